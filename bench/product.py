@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pokayoke
-from pokayoke.core.ledger.admission import Request
-from pokayoke.core.ledger.transitions import EXECUTE, Admission, Settled, Settlement
+from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.transitions import EXECUTE, Admission, Settlement, SettleResult
 from pokayoke.stores.base import Store
 from pokayoke.stores.memory import MemoryStore
 
@@ -20,11 +20,11 @@ Guarded = Callable[[str], pokayoke.Outcome]
 class NoLedger(MemoryStore):
     """A store that admits every write and keeps nothing of it: what a call costs without a ledger."""
 
-    def admit(self, request: Request) -> Admission:
+    def admit(self, request: AdmissionRequest) -> Admission:
         return EXECUTE
 
-    def settle(self, settlement: Settlement) -> Settled:
-        return Settled(accepted=True)
+    def settle(self, settlement: Settlement) -> SettleResult:
+        return SettleResult(accepted=True)
 
 
 def factory(spec: dict[str, Any]) -> Guarded | None:

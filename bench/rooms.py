@@ -22,13 +22,13 @@ from bench.measure import Case, Effort, each, side_by_side
 from bench.payloads import INPUT, OUTPUT, PATH, TOOL
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.context.tokens import TokenCounter
-from pokayoke.core.correct.correct import prepare
+from pokayoke.core.correct.correct import correct_arguments
 from pokayoke.core.intake import read_arguments
-from pokayoke.core.json.canonical import canonical, digest
-from pokayoke.core.output.model_text import present
+from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
+from pokayoke.core.output.model_text import result_text
 from pokayoke.core.output.validate import check_output
 from pokayoke.core.policy import Policy, TracePolicy
-from pokayoke.runtime.driver.path_arguments import locate
+from pokayoke.runtime.driver.path_arguments import resolve_path_arguments
 from pokayoke.runtime.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -125,18 +125,19 @@ def rooms(place: Place, arguments: str, output: str) -> dict[str, tuple[Case, st
         "intake (read strictly, prove depth and duplicates)": (
             lambda: read_arguments(arguments, schema=contract.input), "JSON repair",
         ),
-        "catalogue (resolve the name)": (lambda: catalogue.resolve(TOOL), "tool name"),
+        "catalogue (resolve the name)": (lambda: catalogue.resolve_name(TOOL), "tool name"),
         "check (arguments against the schema)": (lambda: contract.input.is_valid(value), None),
         "check and correct (with placeholders)": (
-            lambda: prepare(value, contract, kinds=kinds, canonical=reading.canonical), None,
+            lambda: correct_arguments(value, contract, kinds=kinds, canonical=reading.canonical), None,
         ),
-        "ledger (canonical form and digest)": (lambda: digest(canonical(value, reading.canonical)), None),
-        "paths (lexical check and walk below the root)": (lambda: locate(contract, value), "path"),
+        "ledger (canonical form and digest)": (lambda: sha256_hex(canonical_bytes(value, reading.canonical)), None),
+        "paths (lexical check and walk below the root)": (lambda: resolve_path_arguments(contract, value), "path"),
         "output (size, strict parse, envelope, schema)": (
             lambda: check_output(output, contract, arguments=value, policy=limits), "return type",
         ),
         "present (neutralise, wrap)": (
-            lambda: present(checked.value, tool=TOOL, call_id="c", trust="trusted", canonical=checked.canonical), None,
+            lambda: result_text(checked.value, tool=TOOL, call_id="c", trust="trusted", canonical=checked.canonical),
+            None,
         ),
         "context (count what is new)": (lambda: counter.add(output), "context"),
         "trace (two events to a file)": (traced, None),

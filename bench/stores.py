@@ -20,7 +20,7 @@ from bench import slow_flush
 from bench.goal import Goal
 from bench.measure import Case, Effort
 from bench.place import Place, in_a_folder
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.stores import Store, open_store
 
@@ -36,7 +36,7 @@ def keys() -> Iterator[str]:
 def pair(store: Store, key: str) -> None:
     """One write: its claim and its completion."""
     wish = Claim(key, key, key[:32], "charge_card", "charge_card@1", "run_1", time.time(), 60.0, owner="host|boot|1|2")
-    answer = store.admit(Request("run_1", "charge_card", "write", None, wish.now, wish))
+    answer = store.admit(AdmissionRequest("run_1", "charge_card", "write", None, wish.now, wish))
     assert answer.kind == "execute", answer
     assert store.settle(Settlement(key, wish.claim_id, "completed", time.time(), OUTPUT)).accepted
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from pokayoke.core.call import Finding
-from pokayoke.core.check.findings import check
+from pokayoke.core.check.findings import check_value
 from pokayoke.core.context import compacted
-from pokayoke.core.intake import finding_for, read_arguments
+from pokayoke.core.intake import read_arguments, reading_finding
 from pokayoke.core.json.serialise import serialise
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.core.text.neutralise import neutralise
@@ -85,8 +85,8 @@ def safe_parse_args(
     reading = read_arguments(raw, schema=compiled)
     value = reading.value
     if value is None or reading.grade not in {"exact", "lossless"}:
-        raise ArgumentsRefused((finding_for(reading, effect="write", tool=None),))
-    if compiled is not None and (findings := check(value, compiled)):
+        raise ArgumentsRefused((reading_finding(reading, effect="write", tool=None),))
+    if compiled is not None and (findings := check_value(value, compiled)):
         raise ArgumentsRefused(findings)
     return value
 

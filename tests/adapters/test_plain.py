@@ -272,13 +272,13 @@ def test_nothing_runs_before_the_stop_reason(streamed):
         ran = []
         for event in events:
             ran.append(len(done))
-            whole.add(event)
+            whole.add_event(event)
             if not done:
-                early = module.calls(whole.reply(), run)
+                early = module.calls(whole.build_reply(), run)
                 if all(call.stop_reason not in ("tool_calls", "tool_use", "completed") for call in early):
                     assert all(not outcome.ok for outcome in run.call_batch(early))
         assert set(ran) == {0}
-        assert [outcome.ok for outcome in guarded().run().call_batch(module.calls(whole.reply()))] == [True, True]
+        assert [outcome.ok for outcome in guarded().run().call_batch(module.calls(whole.build_reply()))] == [True, True]
 
 
 def test_five_lines_of_the_own_loop(wire, need):

@@ -3,7 +3,7 @@
 import pytest
 
 import pokayoke
-from pokayoke.adapters._host.visibility import Look, hides, pager, wanted
+from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
 
 READ = {"effect": "read", "output_schema": "text"}
 
@@ -17,29 +17,29 @@ def test_a_look_holds_until_something_of_it_changes():
     """Other tools, another order, another caller or other contracts: each wants another look."""
     guard = pokayoke.Guard([contract("find")])
     run, tools = guard.run(principal="ann"), [object(), object()]
-    look = Look(run, tools)
-    assert look.holds(run, [*tools])
+    look = ToolVisibility(run, tools)
+    assert look.is_unchanged(run, [*tools])
     for others in ([], tools[:1], tools[::-1], [*tools, object()]):
-        assert not look.holds(run, others)
-    assert not look.holds(guard.run(principal="bob"), tools)
+        assert not look.is_unchanged(run, others)
+    assert not look.is_unchanged(guard.run(principal="bob"), tools)
     guard.replace([contract("find"), contract("list")])
-    assert not look.holds(run, tools)
+    assert not look.is_unchanged(run, tools)
 
 
 def test_a_look_ends_when_there_is_something_to_page_through():
     """A long output brings the guard's own tool for reading on."""
     guard = pokayoke.Guard([contract("find")])
     run = guard.run()
-    look = Look(run, [])
-    assert pager(run) is None
+    look = ToolVisibility(run, [])
+    assert paging_tool(run) is None
     run.call(pokayoke.ToolCall("1", "find", "{}"), invoke=lambda _: "line\n" * 10_000)
-    assert not look.holds(run, [])
-    assert pager(run) is guard.pager
+    assert not look.is_unchanged(run, [])
+    assert paging_tool(run) is guard.pager
 
 
 def test_what_has_no_contract_is_not_hidden():
     """Tools that a framework runs by itself are its own."""
-    assert not hides(pokayoke.Guard([contract("find")]).run(), "web_search")
+    assert not is_hidden(pokayoke.Guard([contract("find")]).run(), "web_search")
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_what_has_no_contract_is_not_hidden():
 def test_a_request_wants_no_tool_that_is_hidden(choice, left):
     """In every spelling: a demand for a hidden tool is dropped, a list to choose from gets shorter but never open."""
     guard = pokayoke.Guard([contract("find"), contract("refund")], config={"access": {"deny": ["refund"]}})
-    assert wanted(guard.run(), choice) == (choice if left is ... else left)
+    assert allowed_tool_choice(guard.run(), choice) == (choice if left is ... else left)

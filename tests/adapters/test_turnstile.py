@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pokayoke.adapters._host.ordering import Passage, Turnstile
+from pokayoke.adapters._host.ordering import CallOrdering, CallSlot
 from pokayoke.errors import UsageError
 
 LONG = 20
@@ -23,7 +23,7 @@ class Visit(threading.Thread):
         self.start()
 
     def run(self):
-        with self.turnstile.passing(self.reads):
+        with self.turnstile.call_slot(self.reads):
             self.inside.set()
             assert self.leave.wait(LONG)
 
@@ -44,7 +44,7 @@ def waits(turnstile, count):
 
 def test_reads_go_together():
     """Two reads are inside at the same time."""
-    turnstile = Turnstile()
+    turnstile = CallOrdering()
     visits = [Visit(turnstile, reads=True) for _ in range(2)]
     assert all(one.inside.wait(LONG) for one in visits)
     for one in visits:
@@ -54,7 +54,7 @@ def test_reads_go_together():
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (False, False)])
 def test_a_write_goes_alone(first, second):
     """Whatever begins behind a write waits for it, and a write waits for whatever began before it."""
-    turnstile = Turnstile()
+    turnstile = CallOrdering()
     one = Visit(turnstile, first)
     assert one.inside.wait(LONG)
     two = Visit(turnstile, second)
@@ -68,7 +68,7 @@ def test_a_write_goes_alone(first, second):
 
 def test_a_read_does_not_overtake_a_write_that_waits():
     """A read that began behind a waiting write waits with it, so no stream of reads keeps a write out."""
-    turnstile = Turnstile()
+    turnstile = CallOrdering()
     visits = []
     for at, reads in enumerate((True, False, True), 1):
         visits.append(Visit(turnstile, reads))
@@ -86,9 +86,9 @@ def test_a_read_does_not_overtake_a_write_that_waits():
 
 def test_a_call_inside_another_one_never_waits():
     """A tool that calls a tool of its own run does not wait for itself; the outer call still goes alone."""
-    turnstile = Turnstile()
-    with turnstile.passing(reads=False):
-        with turnstile.passing(reads=False), turnstile.passing(reads=True):
+    turnstile = CallOrdering()
+    with turnstile.call_slot(reads=False):
+        with turnstile.call_slot(reads=False), turnstile.call_slot(reads=True):
             pass
         other = Visit(turnstile, reads=True)
         assert waits(turnstile, 2)
@@ -99,13 +99,13 @@ def test_a_call_inside_another_one_never_waits():
 
 def test_a_call_of_another_run_inside_waits_as_ever():
     """Being inside one run's turnstile opens no other's."""
-    one, two = Turnstile(), Turnstile()
+    one, two = CallOrdering(), CallOrdering()
     holder = Visit(two, reads=False)
     assert holder.inside.wait(LONG)
     done = threading.Event()
 
     def nested():
-        with one.passing(reads=False), two.passing(reads=False):
+        with one.call_slot(reads=False), two.call_slot(reads=False):
             done.set()
 
     thread = threading.Thread(target=nested, daemon=True)
@@ -119,22 +119,22 @@ def test_a_call_of_another_run_inside_waits_as_ever():
 
 def test_a_call_that_raises_lets_the_next_one_go():
     """An error inside ends the passage like a result."""
-    turnstile = Turnstile()
-    with pytest.raises(ValueError, match="broken"), turnstile.passing(reads=False):
+    turnstile = CallOrdering()
+    with pytest.raises(ValueError, match="broken"), turnstile.call_slot(reads=False):
         raise ValueError("broken")
     assert turnstile._passing == []
-    with turnstile.passing(reads=False):
+    with turnstile.call_slot(reads=False):
         assert len(turnstile._passing) == 1
 
 
 async def test_those_who_await_keep_the_same_order():
     """Tasks pass in the order in which they began; reads next to each other are inside together."""
-    turnstile, order, most = Turnstile(), [], 0
+    turnstile, order, most = CallOrdering(), [], 0
     inside = set()
 
     async def visit(name, reads):
         nonlocal most
-        async with turnstile.passing(reads):
+        async with turnstile.call_slot(reads):
             order.append(name)
             inside.add(name)
             most = max(most, len(inside))
@@ -151,12 +151,12 @@ async def test_those_who_await_keep_the_same_order():
 
 async def test_what_many_calls_wait_for_does_not_multiply(monkeypatch):
     """Each of two hundred writes at once waits for the one before it, and no more; they still go one by one."""
-    turnstile, waited, order = Turnstile(), [], []
-    wait = Passage.wait
-    monkeypatch.setattr(Passage, "wait", lambda passage: waited.append(passage) or wait(passage))
+    turnstile, waited, order = CallOrdering(), [], []
+    wait = CallSlot.add_waiter
+    monkeypatch.setattr(CallSlot, "add_waiter", lambda passage: waited.append(passage) or wait(passage))
 
     async def visit(name):
-        async with turnstile.passing(reads=False):
+        async with turnstile.call_slot(reads=False):
             assert len(order) == name
             await asyncio.sleep(0)
             order.append(name)
@@ -168,10 +168,10 @@ async def test_what_many_calls_wait_for_does_not_multiply(monkeypatch):
 
 async def test_a_write_that_gave_up_opens_no_way_past_those_it_waited_for():
     """Who stood behind it waits for the calls before it, although it was to wait for them itself."""
-    turnstile, ran, leave = Turnstile(), [], asyncio.Event()
+    turnstile, ran, leave = CallOrdering(), [], asyncio.Event()
 
     async def visit(name, *, reads, stays=False):
-        async with turnstile.passing(reads):
+        async with turnstile.call_slot(reads):
             ran.append(name)
             if stays:
                 await leave.wait()
@@ -193,15 +193,15 @@ async def test_a_write_that_gave_up_opens_no_way_past_those_it_waited_for():
 
 async def test_a_task_that_is_cancelled_while_it_waits_holds_nobody_up():
     """Cancelled before its turn, it never was inside, and those behind it wait for the others only."""
-    turnstile = Turnstile()
+    turnstile = CallOrdering()
     ran = []
 
     async def visit(name):
-        async with turnstile.passing(reads=False):
+        async with turnstile.call_slot(reads=False):
             ran.append(name)
 
     async with asyncio.timeout(LONG):
-        async with turnstile.passing(reads=False):
+        async with turnstile.call_slot(reads=False):
             # Tasks begin in a context in which nobody is inside, as a framework's own do.
             waiting, behind = [
                 asyncio.create_task(visit(name), context=contextvars.Context()) for name in ("waiting", "behind")
@@ -217,12 +217,12 @@ async def test_a_task_that_is_cancelled_while_it_waits_holds_nobody_up():
 
 async def test_threads_and_tasks_wait_for_each_other():
     """A task waits for a call in a thread without blocking its loop, and a thread for a task."""
-    turnstile = Turnstile()
+    turnstile = CallOrdering()
     blocking = Visit(turnstile, reads=False)
     assert await asyncio.to_thread(blocking.inside.wait, LONG)
 
     async def visit():
-        async with turnstile.passing(reads=False):
+        async with turnstile.call_slot(reads=False):
             behind = Visit(turnstile, reads=True)
             assert await asyncio.to_thread(waits, turnstile, 2)
             assert not behind.inside.is_set()
@@ -238,17 +238,17 @@ async def test_threads_and_tasks_wait_for_each_other():
 
 async def test_a_blocking_call_never_waits_for_its_own_loop():
     """Waiting there would be for ever, so it is an error that says what to do; nothing is left behind."""
-    turnstile = Turnstile()
+    turnstile = CallOrdering()
     inside, leave = asyncio.Event(), asyncio.Event()
 
     async def visit():
-        async with turnstile.passing(reads=False):
+        async with turnstile.call_slot(reads=False):
             inside.set()
             await leave.wait()
 
     task = asyncio.create_task(visit())
     await inside.wait()
-    with pytest.raises(UsageError, match="asynchronous form"), turnstile.passing(reads=True):
+    with pytest.raises(UsageError, match="asynchronous form"), turnstile.call_slot(reads=True):
         pytest.fail("it must not get inside")
     assert len(turnstile._passing) == 1
     leave.set()

@@ -15,9 +15,9 @@ import time
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.cli.approvals.server import serving
+from pokayoke.cli.approvals.server import open_server
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.runtime.approvals.signature import SECRET, signed
+from pokayoke.runtime.approvals.signature import SECRET, sign
 
 URL = "sqlite:///ledger.db"
 KEY = b"0123456789abcdef"
@@ -202,7 +202,7 @@ class Client:
         method = method or ("POST" if body else "GET")
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        stamps = signed(secret, method, signed_path or path, body, time.time() if at is None else at)
+        stamps = sign(secret, method, signed_path or path, body, time.time() if at is None else at)
         return self.send(method, path, body, {**stamps, **(headers or {})})
 
     def send(self, method, path, body=b"", headers=None):
@@ -226,8 +226,8 @@ class Client:
 def client(ledger):
     """A server over the ledger, and somebody who talks to it."""
     store = ledger()
-    with serving(store, "127.0.0.1:0", None) as server:
-        thread = threading.Thread(target=server.run, daemon=True)
+    with open_server(store, "127.0.0.1:0", None) as server:
+        thread = threading.Thread(target=server.run_until_interrupt, daemon=True)
         thread.start()
         yield Client(server)
         server.shutdown()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pokayoke.cli import doctor as command
-from pokayoke.cli.doctor import fired, notes, probes
+from pokayoke.cli.doctor import collect_notes, fire_probes, probes
 from pokayoke.cli.doctor.probes import PROBES, Probe
 from pokayoke.core.policy import Policy, TracePolicy
 from pokayoke.errors import StoreError
@@ -26,7 +26,7 @@ STRICT = {
 
 
 def unfired(policy):
-    return {result.name: result.instead for result in fired(policy) if not result.fired}
+    return {result.name: result.instead for result in fire_probes(policy) if not result.fired}
 
 
 def test_every_guard_fires_under_the_safe_default():
@@ -37,7 +37,7 @@ def test_every_guard_fires_under_the_safe_default():
 def test_what_is_configured_is_fired_too():
     """Lists, roles, approvals, limits, budgets and redacted fields each get a probe of their own."""
     policy = load_policy(STRICT)
-    names = {result.name for result in fired(policy)} - {probe.name for probe in PROBES}
+    names = {result.name for result in fire_probes(policy)} - {probe.name for probe in PROBES}
     assert names == {
         "access_deny", "access_allow", "roles", "approval_effects", "approval_tools", "limit_0", "limit_1",
         "limit_1_amount", "limit_2_amount", "budget_calls", "budget_rounds", "budget_tokens", "budget_seconds",
@@ -48,7 +48,7 @@ def test_what_is_configured_is_fired_too():
 
 def test_a_limit_that_does_not_hold_is_named(monkeypatch):
     """Amounts, tokens and time that nobody counts are guards that did not fire."""
-    monkeypatch.setattr("pokayoke.core.ledger.admission._amount", lambda limit, arguments: 0.0)
+    monkeypatch.setattr("pokayoke.core.ledger.admission._charged_amount", lambda limit, arguments: 0.0)
     monkeypatch.setattr("pokayoke.core.context.tokens.TokenCounter.total", 0)
     monkeypatch.setattr("pokayoke.testing.clock.FrozenClock.monotonic", lambda clock: 0.0)
     assert {"limit_2_amount", "budget_tokens", "budget_seconds"} <= set(unfired(load_policy(STRICT)))
@@ -57,11 +57,11 @@ def test_a_limit_that_does_not_hold_is_named(monkeypatch):
 def test_a_limit_that_no_probe_reaches_is_told():
     """A limit on very many calls is not fired, and a note says so."""
     policy = load_policy({"budgets": {"calls": 20_000, "rounds": 5}, "limits": [{"calls": 20_000}]})
-    told = " ".join(notes(policy, [], None))
+    told = " ".join(collect_notes(policy, [], None))
     assert "limits[0].calls is too high" in told
     assert "budgets.calls is too high" in told
     assert "budgets.rounds" not in told
-    assert {"limit_0", "budget_calls"}.isdisjoint(result.name for result in fired(policy))
+    assert {"limit_0", "budget_calls"}.isdisjoint(result.name for result in fire_probes(policy))
 
 
 @pytest.mark.parametrize("mode", ["fail_closed", "human_review"])
@@ -89,7 +89,7 @@ def test_a_probe_that_breaks_is_a_guard_nobody_saw(monkeypatch):
 
 def test_the_registry_is_open():
     """A probe of one's own is registered with the decorator."""
-    probes.probe("mine", "a test")(lambda policy: "it got through")
+    probes.register_probe("mine", "a test")(lambda policy: "it got through")
     try:
         assert PROBES[-1].fire(Policy()) == "it got through"
     finally:
@@ -157,10 +157,10 @@ def test_a_source_that_is_missing_is_exit_code_2(shell):
 def test_notes_follow_the_platform(monkeypatch):
     """Each weaker way to reach a path, Windows, and a missing trace file have their note."""
     for how, word in (("walk", "folder by folder"), ("resolve", "could be exchanged"), ("openat2", "")):
-        monkeypatch.setattr("pokayoke.runtime.files.confined_open.method", lambda how=how: how)
-        assert any(word in note for note in notes(Policy(), [], None))
+        monkeypatch.setattr("pokayoke.runtime.files.confined_open.open_method", lambda how=how: how)
+        assert any(word in note for note in collect_notes(Policy(), [], None))
     monkeypatch.setattr(command.sys, "platform", "win32")
-    told = " ".join(notes(Policy(trace=TracePolicy(path="x")), [], "memory://"))
+    told = " ".join(collect_notes(Policy(trace=TracePolicy(path="x")), [], "memory://"))
     assert "Windows" in told
     assert "trace.path" not in told
 

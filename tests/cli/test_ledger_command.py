@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.cli.ledger import _found
-from pokayoke.core.ledger.admission import Request
+from pokayoke.cli.ledger import _find_record
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.core.state.run_state import RunState
@@ -46,7 +46,9 @@ def wrote(ledger, key, state="completed", *, tool="pay", at=None, lease=40.0, ru
     at = time.time() if at is None else at
     store = ledger()
     store.admit(
-        Request(run, tool, "write", (), at, Claim(key, "h" * 64, f"c-{key}", tool, f"{tool}@1", run, at, lease))
+        AdmissionRequest(
+            run, tool, "write", (), at, Claim(key, "h" * 64, f"c-{key}", tool, f"{tool}@1", run, at, lease)
+        )
     )
     if state != "executing":
         store.settle(Settlement(key, f"c-{key}", state, at, **settled))
@@ -238,7 +240,7 @@ def test_a_call_whose_attempts_are_used_up_may_be_allowed_once_more(shell, ledge
     assert "the same call may run again" in shell("ledger", "show", "a").stdout
     store = ledger()
     wish = Claim("a" * 64, "h" * 64, "c4", "pay", "pay@1", "r1", time.time(), 40.0)
-    assert store.admit(Request("r1", "pay", "write", (), time.time(), wish)).kind == "execute"
+    assert store.admit(AdmissionRequest("r1", "pay", "write", (), time.time(), wish)).kind == "execute"
     store.close()
 
 
@@ -328,10 +330,10 @@ def test_a_run_that_stopped_is_still_settled(shell, ledger):
 @pytest.mark.parametrize("version", ["older", "newer"])
 def test_an_older_ledger_is_migrated_and_a_newer_one_left_alone(shell, ledger, tmp_path, monkeypatch, version):
     """Only migrate brings an older ledger up to date; one that a newer pokayoke made is never touched."""
-    other = schema.latest() + (1 if version == "older" else -1)
-    monkeypatch.setattr(schema, "latest", lambda: other)
+    other = schema.latest_version() + (1 if version == "older" else -1)
+    monkeypatch.setattr(schema, "latest_version", lambda: other)
     step = (schema.Migration(other, ("CREATE TABLE pokayoke_next (x TEXT)",)),) if version == "older" else ()
-    monkeypatch.setattr(schema, "migrations", lambda dialect: step)
+    monkeypatch.setattr(schema, "load_migrations", lambda dialect: step)
     before = (tmp_path / "ledger.db").read_bytes()
     assert shell("ledger", "list").returncode == (2 if version == "older" else 0)
     done = shell("ledger", "migrate")
@@ -349,17 +351,19 @@ def test_an_effect_is_found_without_the_key_of_its_output(tmp_path, monkeypatch)
     monkeypatch.setenv("POKAYOKE_STORE_KEY", base64.b64encode(b"k" * 32).decode())
     store = open_store(url, create=True)
     for one in (key, "a" * 64, "a" * 62 + "99", "9" * 64):
-        store.admit(Request("r", "pay", "write", None, 1.0, Claim(one, "h", "c", "pay", "pay@1", "r", 1.0, 1.0)))
+        store.admit(
+            AdmissionRequest("r", "pay", "write", None, 1.0, Claim(one, "h", "c", "pay", "pay@1", "r", 1.0, 1.0))
+        )
         store.settle(Settlement(one, "c", "completed", 2.0, output=b'"secret"'))
     store.close()
     monkeypatch.delenv("POKAYOKE_STORE_KEY")
     store = open_store(url)
-    assert [_found(store, one).key for one in (key, "a" * 64, "9", "A" * 62 + "9")] == [
+    assert [_find_record(store, one).key for one in (key, "a" * 64, "9", "A" * 62 + "9")] == [
         key, "a" * 64, "9" * 64, "a" * 62 + "99",
     ]  # fmt: skip
     for one, said in (("aa", "several keys"), ("b", "no effect"), ("a" * 63 + "1", "no effect"), ("", "no effect")):
         with pytest.raises(StoreError, match=said):
-            _found(store, one)
+            _find_record(store, one)
     store.close()
 
 
@@ -368,7 +372,7 @@ def test_a_doubt_after_an_undoing_is_not_called_undone(shell, ledger):
     key, at, store = "d" * 64, time.time() - 9_999, ledger()
     for name, begun, of in ((compensation_key(key), at, key), (key, at + 60, "")):
         claim = Claim(name, "h", name, "pay", "pay@1", "r", begun, 60, compensates=of)
-        store.admit(Request("r", "pay", "write", (), begun, claim))
+        store.admit(AdmissionRequest("r", "pay", "write", (), begun, claim))
     store.settle(Settlement(compensation_key(key), compensation_key(key), "completed", at + 1))
     store.close()
     assert "next: look in the target" in shell("ledger", "show", key).stdout

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.cli.output import as_json, out, painter, say, show, show_lines, table
+from pokayoke.cli.output import (
+    as_json,
+    choose_painter,
+    escape_lines,
+    escape_text,
+    format_table,
+    print_data,
+    print_message,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +34,7 @@ from pokayoke.cli.output import as_json, out, painter, say, show, show_lines, ta
 )
 def test_what_acts_is_shown_as_its_escape(text, expected):
     """Escapes, reordering marks, invisible characters and line ends become visible; text stays text."""
-    assert show(text) == expected
+    assert escape_text(text) == expected
 
 
 def test_a_name_that_is_no_unicode_is_json_too():
@@ -36,9 +44,9 @@ def test_a_name_that_is_no_unicode_is_json_too():
 
 def test_a_long_text_is_cut():
     """A limit cuts before the escapes are made, so no escape is torn."""
-    assert show("abc\x1b", limit=3) == "abc..."
-    assert show("abc", limit=3) == "abc"
-    assert show_lines("a\x1b\nb") == "a\\x1b\nb"
+    assert escape_text("abc\x1b", limit=3) == "abc..."
+    assert escape_text("abc", limit=3) == "abc"
+    assert escape_lines("a\x1b\nb") == "a\\x1b\nb"
 
 
 @given(
@@ -49,7 +57,7 @@ def test_a_long_text_is_cut():
 )
 def test_json_and_text_are_one_quiet_line(value):
     """Whatever the value: one line, no control character, nothing that steers a terminal."""
-    lines = [show(value)]
+    lines = [escape_text(value)]
     if isinstance(value, dict):
         lines.append(as_json(value))
     for line in lines:
@@ -59,25 +67,25 @@ def test_json_and_text_are_one_quiet_line(value):
 
 def test_data_goes_to_stdout_and_talk_to_stderr(capsys):
     """Two streams, one purpose each."""
-    out("data")
-    say("talk\x1b")
+    print_data("data")
+    print_message("talk\x1b")
     assert capsys.readouterr() == ("data\n", "talk\\x1b\n")
 
 
 def test_colours_only_on_a_terminal(monkeypatch):
     """A pipe and NO_COLOR get plain text; a terminal gets colours."""
-    assert painter()("x", "bad") == "x"
+    assert choose_painter()("x", "bad") == "x"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert painter()("x", "bad") == "\x1b[31mx\x1b[0m"
+    assert choose_painter()("x", "bad") == "\x1b[31mx\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert painter()("x", "bad") == "x"
+    assert choose_painter()("x", "bad") == "x"
 
 
 def test_a_table_is_aligned_and_escaped():
     """Columns line up; no row makes none."""
-    assert table([("a", 1), ("long\x1b", 22)]) == ["a         1", "long\\x1b  22"]
-    assert table([]) == []
+    assert format_table([("a", 1), ("long\x1b", 22)]) == ["a         1", "long\\x1b  22"]
+    assert format_table([]) == []
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.cli.safe_mode import _heard_of
-from pokayoke.core.ledger.admission import Request
+from pokayoke.cli.safe_mode import _is_known_tool
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim
-from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.values import Flip
+from pokayoke.stores.values import SwitchCommand
 
 URL = "sqlite:///ledger.db"
 WHO = ("--by", "ann", "--reason", "checked three profiles")
@@ -39,7 +39,7 @@ def fed(ledger, tool, *outputs, at=None):
     """Count outputs as a guard does."""
     at = time.time() if at is None else at
     store = ledger()
-    store.observe([Seen(tool, valid, at) for valid in outputs], at)
+    store.observe([OutputObservation(tool, valid, at) for valid in outputs], at)
     store.close()
 
 
@@ -152,7 +152,7 @@ def test_a_name_that_nobody_knows_is_doubted(shell, ledger):
     writes(ledger)
     assert shell("safe-mode", "close", "--scope", "crmm", *WHO).stderr == ""
     store = ledger()
-    store.flip(Flip("crm", "closed", "ann", "so", time.time()))
+    store.flip(SwitchCommand("crm", "closed", "ann", "so", time.time()))
     store.close()
     assert writes(ledger).ok
     assert shell("safe-mode", "open", "--scope", "pay", *WHO).stderr == ""
@@ -164,9 +164,9 @@ def test_a_tool_among_many_effects_is_known():
     for number in range(1_001):
         tool = "pay" if number == 1_000 else "mail"
         wish = Claim(f"{number:064x}", "h", "c", tool, f"{tool}@1", "r", 1.0, 1.0)
-        store.admit(Request("r", tool, "write", (), 1.0, wish))
-    assert _heard_of(store, "pay")
-    assert not _heard_of(store, "payy")
+        store.admit(AdmissionRequest("r", tool, "write", (), 1.0, wish))
+    assert _is_known_tool(store, "pay")
+    assert not _is_known_tool(store, "payy")
 
 
 @pytest.mark.parametrize("command", ["open", "close"])

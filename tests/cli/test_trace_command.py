@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from pokayoke.cli import trace as command
-from pokayoke.cli.trace import Broken, Report, describe
+from pokayoke.cli.trace import BrokenLines, TraceReport, describe_event
 from pokayoke.core.policy import TracePolicy
 from pokayoke.replay.readers import lines
 from pokayoke.runtime.trace.trace import Trace
@@ -204,7 +204,7 @@ class TestParts:
             for n in range(5)
             for kind in ("tool_call", "stop")
         ]
-        report = Report(iter(events))
+        report = TraceReport(iter(events))
         assert report.calls == {"t0": 1, "t1": 1, "(others)": 3}
         assert report.stops["(others)"] == 3
         assert report.failures[("(others)", "(others)")] == 3
@@ -212,17 +212,19 @@ class TestParts:
 
     def test_events_with_odd_values_are_described(self):
         """Times, repairs and reasons of any type make a line, not a crash."""
-        line = describe({"event": "e", "ts": 10**30, "repairs": "x", "ok": False, "reason": "\x1b", "run_id": None})
+        line = describe_event(
+            {"event": "e", "ts": 10**30, "repairs": "x", "ok": False, "reason": "\x1b", "run_id": None}
+        )
         assert line == "- None #- e FAILED (\\x1b) repairs: x"
-        assert describe({"event": "e", "ts": "x"}).startswith("- - #- e")
+        assert describe_event({"event": "e", "ts": "x"}).startswith("- - #- e")
 
     def test_a_monstrous_line_is_read_away(self, tmp_path, monkeypatch):
         """A line longer than the cap is broken; what follows is read."""
         monkeypatch.setattr(lines, "LONGEST_LINE", 64)
         file = tmp_path / "t"
         file.write_bytes(b'{"event":"' + b"x" * 500 + b'"}\n{"event":"after"}\n')
-        broken = Broken()
-        assert list(command._events(str(file), broken, follow=False)) == [{"event": "after"}]
+        broken = BrokenLines()
+        assert list(command._read_events(str(file), broken, follow=False)) == [{"event": "after"}]
         assert broken.count == 1
 
     def test_a_large_file_gets_a_bar_on_a_terminal(self, tmp_path, monkeypatch):
@@ -231,12 +233,12 @@ class TestParts:
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
         file = tmp_path / "t"
         file.write_text('{"event": "e"}\n')
-        assert len(list(command._events(str(file), Broken(), follow=False))) == 1
+        assert len(list(command._read_events(str(file), BrokenLines(), follow=False))) == 1
 
     def test_a_missing_file_is_exit_code_2(self, tmp_path):
         """The exit code is decided where the file is opened."""
         with pytest.raises(typer.Exit) as caught:
-            command._opened(str(tmp_path / "none"))
+            command._open_file(str(tmp_path / "none"))
         assert caught.value.exit_code == 2
 
     def test_a_moved_file_is_noticed(self, tmp_path):
@@ -244,11 +246,11 @@ class TestParts:
         path = tmp_path / "t"
         path.write_text("")
         with path.open("rb") as file:
-            assert not command._moved(str(path), file)
+            assert not command._is_rotated(str(path), file)
             os.rename(path, tmp_path / "t.1")
-            assert not command._moved(str(path), file)
+            assert not command._is_rotated(str(path), file)
             path.write_text("")
-            assert command._moved(str(path), file)
+            assert command._is_rotated(str(path), file)
 
 
 def test_a_trace_of_the_library_is_read_back(shell, tmp_path):
@@ -313,7 +315,7 @@ def test_names_of_versions_are_bounded():
         for number in range(1_500)
         for kind in ("tool_result", "shadow")
     ]
-    report = Report(iter(events))
+    report = TraceReport(iter(events))
     assert len(report.versions) <= 1_001
     assert len(report.shadows) <= 1_001
     assert report.versions.total() == report.shadows.total() == 1_500
@@ -321,5 +323,5 @@ def test_names_of_versions_are_bounded():
 
 def test_a_shadow_is_shown_as_what_it_is():
     """One line says which versions were compared and whether they differ."""
-    assert "get@1 != get@2 (output: valid -> x)" in describe(VERSIONS[6])
-    assert describe(VERSIONS[5]).endswith("shadow get get@1 = get@2")
+    assert "get@1 != get@2 (output: valid -> x)" in describe_event(VERSIONS[6])
+    assert describe_event(VERSIONS[5]).endswith("shadow get get@1 = get@2")

@@ -17,7 +17,7 @@ from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.scorer import Scorer
-from pokayoke.replay.score.summary import Set, summary
+from pokayoke.replay.score.summary import ContractSet, build_summary
 from pokayoke.replay.score.workers import Replay
 from pokayoke.runtime.config.yaml_reader import read_document
 
@@ -54,12 +54,12 @@ def halves(shared, full):
         tasks = sorted({task(row) for row in rows})
         chosen = set(random.Random(seed).sample(tasks, len(tasks) // 2))
         learner = Learner()
-        learner.take(
+        learner.add_recordings(
             Recording(row["tool"], row["arguments"], row["output"], run=task(row))
             for row in rows
             if task(row) in chosen
         )
-        document = read_document(yaml_text(*learner.drafts())).value
+        document = read_document(yaml_text(*learner.build_drafts())).value
         contracts = {one["name"]: Contract.from_mapping(one) for one in document["contracts"]}
         found[name, seed] = contracts, [row for row in rows if task(row) not in chosen], rows
     return found
@@ -131,7 +131,7 @@ def test_damaged_calls_of_the_other_half_are_refused(halves, capsys):
             for what, value in damaged(arguments, sorted(always[row["tool"]]), rng):
                 tried[what] += 1
                 refused[what] += contract is None or not contract.input.accepts(value)
-                found = judge.judge(Recording(row["tool"], value))
+                found = judge.judge_call(Recording(row["tool"], value))
                 # What a correction brings back to what it was before the damage is not let through: it is mended.
                 whole_guard[what] += found.refusal is not None or found.arguments == arguments
         with capsys.disabled():
@@ -179,10 +179,10 @@ def test_every_real_tool_error_is_named(shared, capsys):
     for name in LONGEST:
         rows = rows_of(shared, name)
         learner = Learner()
-        learner.take(Recording(row["tool"], row["arguments"], row["output"], run=task(row)) for row in rows)
-        judge = Judge(Contract.from_mapping(draft.mapping) for draft in learner.drafts()[0])
+        learner.add_recordings(Recording(row["tool"], row["arguments"], row["output"], run=task(row)) for row in rows)
+        judge = Judge(Contract.from_mapping(draft.mapping) for draft in learner.build_drafts()[0])
         for row in rows:
-            found = judge.judge(Recording(row["tool"], row["arguments"], row["output"]))
+            found = judge.judge_call(Recording(row["tool"], row["arguments"], row["output"]))
             is_named = found.output == "failed" or found.mentions
             stated += found.output == "failed"
             total += 1
@@ -207,15 +207,15 @@ def test_the_report_adds_the_errors_up(shared, tmp_path):
     fields = {"run": "task_id"}
     learner = Learner()
     with Source(name, fields=fields) as source:
-        learner.take(source.recordings())
-    judge = Judge(Contract.from_mapping(draft.mapping) for draft in learner.drafts()[0])
+        learner.add_recordings(source.read_recordings())
+    judge = Judge(Contract.from_mapping(draft.mapping) for draft in learner.build_drafts()[0])
     with Replay([judge], jobs=2) as work, Source(name, fields=fields) as source:
-        work.add(source)
-    shown = summary(work.score, [name], [Set("learnt", judge)])
+        work.score_source(source)
+    shown = build_summary(work.score, [name], [ContractSet("learnt", judge)])
     (one,) = shown["contracts"]
     assert one["failed"] == 134
     assert sum(tool["failed"] for tool in one["tools"]) == 134
     assert sum(sum(tool["errors"].values()) for tool in one["tools"]) == 134
     assert shown["calls"] == 2_778
     with Source(name, fields=fields) as source:
-        assert Scorer([judge]).score(source.recordings()) == work.score
+        assert Scorer([judge]).score_recordings(source.read_recordings()) == work.score

@@ -42,8 +42,8 @@ def contracts(shared):
     learner = Learner()
     for name in ("tau_calls", "bfcl_multiturn_calls"):
         with Source(str(shared / "data" / f"{name}.jsonl"), fields=FIELDS) as source:
-            learner.take(source.recordings())
-    return [Contract.from_mapping(draft.mapping) for draft in learner.drafts()[0]]
+            learner.add_recordings(source.read_recordings())
+    return [Contract.from_mapping(draft.mapping) for draft in learner.build_drafts()[0]]
 
 
 def processor_seconds(pid):
@@ -56,7 +56,7 @@ def replayed(path, contracts, jobs):
     """The score, the seconds it took (by the clock, and of this process), and what each worker computed."""
     started, own = time.perf_counter(), time.process_time()
     with Replay([Judge(contracts)], jobs=jobs) as work, Source(str(path), fields=FIELDS) as source:
-        work.add(source)
+        work.score_source(source)
         workers = sorted(map(processor_seconds, work._pool._processes)) if work._pool else []
     return work.score, time.perf_counter() - started, time.process_time() - own, workers
 
@@ -146,7 +146,7 @@ def test_throughput(recording, contracts, capsys):
         print(f"\n{wanted:,} calls in {seconds:.1f} s: {wanted / seconds:,.0f} calls/s on {jobs} processes, which computed "
               f"{', '.join(f'{one:.1f} s' for one in workers)} (the parent {own:.1f} s). "
               f"Per second of one core: {40_000 / alone:,.0f} calls, with jsonschema {slow:,.0f}")  # fmt: skip
-    whole = score.tallies[0].whole()
+    whole = score.tallies[0].sum_tools()
     assert score.calls == whole.calls == wanted
     assert score.unread == 0
     assert 40_000 / alone > 2 * slow

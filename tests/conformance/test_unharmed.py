@@ -6,7 +6,7 @@ import math
 import pytest
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import prepare
+from pokayoke.core.correct.correct import correct_arguments
 from pokayoke.core.intake import read_arguments
 from pokayoke.core.policy import Policy
 
@@ -50,7 +50,7 @@ def _pairs(shared, full):
 def _guarded(reading, contract):
     if reading.grade not in ("exact", "lossless"):
         return None
-    prepared = prepare(reading.value, contract, kinds=KINDS, canonical=reading.canonical)
+    prepared = correct_arguments(reading.value, contract, kinds=KINDS, canonical=reading.canonical)
     return None if prepared.findings else prepared.value
 
 

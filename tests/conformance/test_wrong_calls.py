@@ -9,9 +9,9 @@ import recipes
 import value_damage
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import confidence, prepare
+from pokayoke.core.correct.correct import call_confidence, correct_arguments
 from pokayoke.core.policy import Policy
-from pokayoke.core.schema.facts import same
+from pokayoke.core.schema.facts import equal_json
 
 pytestmark = pytest.mark.conformance
 pytest.importorskip("json_repair")
@@ -22,8 +22,8 @@ GROUPS = ("provable", "likely", "lost")
 
 def _guarded(args: dict[str, Any], contract: Contract, effect: str) -> dict[str, Any] | None:
     kinds = POLICY.corrections.read if effect == "read" else POLICY.corrections.write
-    prepared = prepare(args, contract, kinds=kinds)
-    if prepared.findings or confidence((), prepared.corrections) < POLICY.confidence.threshold:
+    prepared = correct_arguments(args, contract, kinds=kinds)
+    if prepared.findings or call_confidence((), prepared.corrections) < POLICY.confidence.threshold:
         return None
     return prepared.value
 
@@ -41,7 +41,10 @@ def counted(shared, full):
         schema = row["schema"]
         contract = Contract.from_schema("tool", schema, correctors=value_damage.correctors(schema))
         for case in value_damage.cases(number, row["args"], schema):
-            if contract.input.accepts(case.damaged) and not prepare(case.damaged, contract, kinds=()).findings:
+            if (
+                contract.input.accepts(case.damaged)
+                and not correct_arguments(case.damaged, contract, kinds=()).findings
+            ):
                 fitted[case.kind] += 1
                 continue
             answers = {
@@ -51,7 +54,7 @@ def counted(shared, full):
                 "five guardrails": recipes.five_guardrails(case.damaged, schema, contract.input.accepts),
             }
             for way, answer in answers.items():
-                verdict = "refused" if answer is None else "right" if same(answer, case.truth) else "wrong"
+                verdict = "refused" if answer is None else "right" if equal_json(answer, case.truth) else "wrong"
                 table[way][case.kind][verdict] += 1
                 expected = "refused" if case.group != "provable" else "right"
                 if way in ("write", "read") and verdict != expected and len(samples[way, case.kind]) < 3:

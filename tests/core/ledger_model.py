@@ -14,10 +14,10 @@ import msgspec
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow import resolve
 from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
-from pokayoke.core.flow.steps import Admit, Gone, Invoke, Look, Raised, Returned, Settle, TimedOut
+from pokayoke.core.flow.steps import Admit, CheckOwner, Invoke, LookUp, Raised, Returned, Settle, TimedOut
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
-from pokayoke.core.ledger.admission import Held, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, StoredState
 from pokayoke.core.ledger.transitions import Admission, Claim, Record, Resolution, Settlement
 from pokayoke.core.state.kill_switch import Switch
 from pokayoke.core.state.run_state import RunState, Taint, latch
@@ -122,10 +122,10 @@ def program(setting, contract, number, begun):
         "k", setting.callers[number], f"c{number}", "pay", "pay@1", "r", begun, LEASE,
         reruns=setting.on_ambiguous in ("downstream_key", "rerun_safe"), resolves=setting.on_ambiguous == "lookup",
     )  # fmt: skip
-    request = Request("r", "pay", "write", None, begun, claim)
-    answer = yield from resolve.admitted(request)
+    request = AdmissionRequest("r", "pay", "write", None, begun, claim)
+    answer = yield from resolve.admit_with_proof(request)
     if answer.kind == "resolve":
-        answer, found = yield from resolve.resolved(request, contract, {}, answer, 1.0)
+        answer, found = yield from resolve.resolve_doubt(request, contract, {}, answer, 1.0)
         if found is not None:
             yield Settle(Settlement("k", claim.claim_id, "completed", begun, found.output), "pay")
             answer = yield Admit(request)
@@ -136,7 +136,7 @@ def program(setting, contract, number, begun):
     if isinstance(reaction, Returned):
         lost = yield Settle(Settlement("k", claim.claim_id, "completed", begun, reaction.value), "pay")
         if isinstance(lost, Record):
-            return ("replay", lost.output) if lost.answers else ("in_doubt", None)
+            return ("replay", lost.output) if lost.is_final else ("in_doubt", None)
         return ("unrecorded", None) if lost else ("ok", reaction.value)
     harmless = isinstance(reaction, Raised) and reaction.error is REFUSED
     known = yield Settle(Settlement("k", claim.claim_id, "failed_retriable" if harmless else "in_doubt", begun), "pay")
@@ -228,13 +228,13 @@ class Model:
         name = f"c{number}"
         if isinstance(step, Admit):
             yield from self._admissions(world, number, caller, step)
-        elif isinstance(step, Gone):
+        elif isinstance(step, CheckOwner):
             dead = world.callers[int(step.owner[1:])].dead
             yield (
                 f"{name} asks for proof of death",
                 self._told(world, number, caller, None if dead is None else world.now),
             )
-        elif isinstance(step, Look):
+        elif isinstance(step, LookUp):
             true = Found(b"found") if world.effects else NOT_FOUND
             for said in (true, UNKNOWN):
                 vouched = world.vouched or isinstance(said, Found)
@@ -255,7 +255,7 @@ class Model:
         opened, epoch = world.switch
         run = latch(RunState("r"), Taint("crm", "i", 1, "html")) if world.tainted else RunState("r")
         switches = (Switch("crm", "open" if opened else "closed", epoch),) if epoch else ()
-        kept = admission.admit(request, Held(run, world.record, switches=switches, epoch=epoch))
+        kept = admission.admit(request, StoredState(run, world.record, switches=switches, epoch=epoch))
         after = world if kept.record is None else world._replace(record=kept.record)
         answer = msgspec.structs.replace(kept.answer, finding=None)
         what = f"c{number} asks for admission: {answer.kind}"
@@ -288,7 +288,7 @@ class Model:
 
     def _reply(self, world, report, accepted):
         """What the driver makes of it: the record if the claim was lost, or if a failed effect is known to be done."""
-        if accepted or (report.state != "completed" and not world.record.answers):
+        if accepted or (report.state != "completed" and not world.record.is_final):
             return None
         return world.record
 
@@ -346,7 +346,7 @@ class Model:
             true = bool(world.effects) is happened and (happened or not acting)
             if not true and not self.setting.careless:
                 continue
-            record = ledger.decide(world.record, Resolution("k", happened, "ann", "asked", world.now))
+            record = ledger.resolve_by_person(world.record, Resolution("k", happened, "ann", "asked", world.now))
             if record is not None:
                 left = world.left._replace(decisions=world.left.decisions - 1)
                 after = world._replace(record=record, left=left, vouched=world.vouched or happened)

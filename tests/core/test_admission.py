@@ -6,12 +6,21 @@ import msgspec
 import pytest
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.plan import snapshot, unsent_amounts
-from pokayoke.core.ledger.admission import Approval, Charge, Held, Request, Used, admit, charges, fingerprint
+from pokayoke.core.flow.plan import build_snapshot, default_amounts
+from pokayoke.core.ledger.admission import (
+    AdmissionRequest,
+    Approval,
+    Charge,
+    LimitUsage,
+    StoredState,
+    admit,
+    approval_fingerprint,
+    build_charges,
+)
 from pokayoke.core.ledger.transitions import Claim, Record
 from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.state.kill_switch import Switch
-from pokayoke.core.state.run_state import RunState, Taint, latch, worsen
+from pokayoke.core.state.run_state import RunState, Taint, latch, step_down_to
 from pokayoke.errors import ContractError
 
 RUN = RunState("r")
@@ -21,33 +30,33 @@ DONE = Record("k", "h1", "completed", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0,
 
 
 def request(**changes):
-    return msgspec.structs.replace(Request("r", "pay", "write", None, 100.0, WISH), **changes)
+    return msgspec.structs.replace(AdmissionRequest("r", "pay", "write", None, 100.0, WISH), **changes)
 
 
 def test_a_first_write_is_claimed():
     """Nothing in the way: the answer is execute, and the record is to be kept."""
-    kept = admit(request(), Held(RUN))
+    kept = admit(request(), StoredState(RUN))
     assert (kept.answer.kind, kept.record.state) == ("execute", "executing")
 
 
 def test_a_read_is_admitted_without_a_record():
     """Reads are never ledgered."""
-    kept = admit(request(effect="read", claim=None), Held(RUN))
+    kept = admit(request(effect="read", claim=None), StoredState(RUN))
     assert (kept.answer.kind, kept.record) == ("execute", None)
 
 
 @pytest.mark.parametrize(
     ("state", "code"),
     [
-        (worsen(RUN, "stopped", "kill_switch"), "run_stopped"),
-        (worsen(RUN, "final_answer", "loop_detected"), "tools_off"),
-        (worsen(RUN, "safe_mode", "kill_switch"), "writes_off"),
+        (step_down_to(RUN, "stopped", "kill_switch"), "run_stopped"),
+        (step_down_to(RUN, "final_answer", "loop_detected"), "tools_off"),
+        (step_down_to(RUN, "safe_mode", "kill_switch"), "writes_off"),
         (latch(RUN, Taint("profile", "x", 1, "html")), "latched"),
     ],
 )
 def test_the_mode_is_part_of_the_claim(state, code):
     """A run that must not write gets no claim, not even one that would be answered from the ledger."""
-    for held in (Held(state), Held(state, DONE)):
+    for held in (StoredState(state), StoredState(state, DONE)):
         kept = admit(request(), held)
         assert (kept.answer.kind, kept.answer.finding.code, kept.record) == ("refuse", code, None)
 
@@ -56,10 +65,10 @@ def test_the_mode_is_part_of_the_claim(state, code):
 @pytest.mark.parametrize(("halted", "code"), [("run", "run_stopped"), ("switch", "kill_switch"), (None, None)])
 def test_a_claim_at_work_goes_on_and_its_next_try_is_a_new_start(halted, code, again):
     """Whatever was stopped since, an answer that was lost is given again; another execution needs leave to begin."""
-    state = worsen(RUN, "stopped", "kill_switch") if halted == "run" else RUN
+    state = step_down_to(RUN, "stopped", "kill_switch") if halted == "run" else RUN
     switches = (Switch("*", "open"),) if halted == "switch" else ()
-    at_work = admit(request(), Held(RUN)).record
-    kept = admit(request(again=again), Held(state, at_work, switches=switches))
+    at_work = admit(request(), StoredState(RUN)).record
+    kept = admit(request(again=again), StoredState(state, at_work, switches=switches))
     refused = again and halted is not None
     assert kept.answer.kind == ("refuse" if refused else "execute")
     assert (kept.answer.finding.code if kept.answer.finding else None) == (code if refused else None)
@@ -80,7 +89,7 @@ def test_a_claim_at_work_goes_on_and_its_next_try_is_a_new_start(halted, code, a
 def test_what_a_question_leads_to(status, kind, code):
     """Only an approved question lets the call through; everything else starts nothing."""
     known = None if status is None else msgspec.structs.replace(ASKED, status=status)
-    kept = admit(request(approval=ASKED), Held(RUN, approval=known))
+    kept = admit(request(approval=ASKED), StoredState(RUN, approval=known))
     assert kept.answer.kind == kind
     assert (kept.answer.finding.code if kept.answer.finding else None) == code
     assert (kept.record is None) is (kind != "execute")
@@ -90,7 +99,7 @@ def test_what_a_question_leads_to(status, kind, code):
 def test_a_read_uses_its_yes_up(claim, kept):
     """A write's record says that it ran; a read has none, so the yes itself says so, and is a yes no more."""
     known = msgspec.structs.replace(ASKED, status="approved")
-    admitted = admit(request(claim=claim, approval=ASKED), Held(RUN, approval=known))
+    admitted = admit(request(claim=claim, approval=ASKED), StoredState(RUN, approval=known))
     assert admitted.answer.kind == "execute"
     assert (admitted.approval.status if admitted.approval else None) == kept
     assert [one.granted for one in (ASKED, known, admitted.approval or known)] == [False, True, True]
@@ -100,7 +109,7 @@ def test_a_no_does_not_expire():
     """What a person has denied stays denied after the question's time, too."""
     known = msgspec.structs.replace(ASKED, status="denied", expires_at=100.0)
     assert known.at(1e9) == known
-    assert admit(request(approval=ASKED), Held(RUN, approval=known)).answer.finding.code == "approval_denied"
+    assert admit(request(approval=ASKED), StoredState(RUN, approval=known)).answer.finding.code == "approval_denied"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +123,7 @@ def test_a_no_does_not_expire():
 def test_approvals_expire(status, by, said):
     """A question nobody answered, and a consent nobody used, are void at their end, and told apart; a new one is asked."""
     known = msgspec.structs.replace(ASKED, status=status, by=by, expires_at=100.0)
-    kept = admit(request(approval=ASKED), Held(RUN, approval=known))
+    kept = admit(request(approval=ASKED), StoredState(RUN, approval=known))
     finding = kept.answer.finding
     assert finding.code == "approval_expired"
     assert (said[0] in finding.message, said[1] in finding.hint) == (True, True)
@@ -132,26 +141,26 @@ def test_a_question_from_a_clock_that_was_far_ahead_is_void(status, ahead, void)
 def test_a_repetition_asks_nobody_and_costs_nothing():
     """A completed write is answered from the ledger: no question, no charge."""
     charge = Charge("run:pay:r", 1, None, 0.0)
-    kept = admit(request(approval=ASKED, charges=(charge,)), Held(RUN, DONE, {"run:pay:r": Used(1)}))
+    kept = admit(request(approval=ASKED, charges=(charge,)), StoredState(RUN, DONE, {"run:pay:r": LimitUsage(1)}))
     assert (kept.answer.kind, kept.used, kept.approval) == ("replay", {}, None)
 
 
 @pytest.mark.parametrize(
     ("used", "value", "kind"),
     [
-        (Used(0, 0.0), 60.0, "execute"),
-        (Used(1, 40.0), 60.0, "execute"),
-        (Used(1, 40.5), 60.0, "refuse"),
-        (Used(2, 0.0), 1.0, "refuse"),
+        (LimitUsage(0, 0.0), 60.0, "execute"),
+        (LimitUsage(1, 40.0), 60.0, "execute"),
+        (LimitUsage(1, 40.5), 60.0, "refuse"),
+        (LimitUsage(2, 0.0), 1.0, "refuse"),
     ],
 )
 def test_limits_hold_to_the_last_unit(used, value, kind):
     """Two calls and a sum of 100 are allowed; the third call or the 100.5th unit is not."""
     charge = Charge("x", 2, 100.0, value)
-    kept = admit(request(charges=(charge,)), Held(RUN, used={"x": used}))
+    kept = admit(request(charges=(charge,)), StoredState(RUN, used={"x": used}))
     assert kept.answer.kind == kind
     if kind == "execute":
-        assert kept.used == {"x": Used(used.calls + 1, used.amount + value)}
+        assert kept.used == {"x": LimitUsage(used.calls + 1, used.amount + value)}
     else:
         assert (kept.answer.finding.code, kept.used, kept.record) == ("quota_exceeded", {}, None)
 
@@ -162,7 +171,7 @@ def test_another_attempt_of_the_same_write_is_charged_once(state):
     before = msgspec.structs.replace(DONE, state=state)
     wish = msgspec.structs.replace(WISH, reruns=True)
     charge = Charge("x", 1, 5.0, 5.0)
-    kept = admit(request(claim=wish, charges=(charge,)), Held(RUN, before, {"x": Used(1, 5.0)}))
+    kept = admit(request(claim=wish, charges=(charge,)), StoredState(RUN, before, {"x": LimitUsage(1, 5.0)}))
     assert (kept.answer.kind, kept.record.attempt, kept.used) == ("execute", 2, {})
 
 
@@ -173,7 +182,7 @@ def test_another_attempt_asks_again(status, state):
     known = None if status is None else msgspec.structs.replace(ASKED, status=status)
     before = msgspec.structs.replace(DONE, state=state)
     wish = msgspec.structs.replace(WISH, reruns=True)
-    kept = admit(request(claim=wish, approval=ASKED), Held(RUN, before, approval=known))
+    kept = admit(request(claim=wish, approval=ASKED), StoredState(RUN, before, approval=known))
     assert (kept.answer.kind, kept.record) == ("pending" if status in (None, "waiting") else "refuse", None)
     assert kept.answer.record == (before if state == "in_doubt" else None)
     assert ("not known whether an earlier try" in kept.answer.finding.hint) is (state == "in_doubt")
@@ -181,9 +190,13 @@ def test_another_attempt_asks_again(status, state):
 
 def test_the_same_request_again_gets_the_same_answer():
     """A claim whose receipt was lost is recognised first: no limit, question, latch or switch turns it into a refusal."""
-    first = admit(request(), Held(RUN, epoch=3))
-    held = Held(
-        worsen(RUN, "stopped", "kill_switch"), first.record, {"x": Used(9)}, switches=(Switch("*", "open"),), epoch=4
+    first = admit(request(), StoredState(RUN, epoch=3))
+    held = StoredState(
+        step_down_to(RUN, "stopped", "kill_switch"),
+        first.record,
+        {"x": LimitUsage(9)},
+        switches=(Switch("*", "open"),),
+        epoch=4,
     )
     again = admit(request(charges=(Charge("x", 1, None, 0.0),), approval=ASKED), held)
     assert (again.answer.kind, again.record, again.used) == ("execute", first.record, {})
@@ -214,7 +227,7 @@ def test_the_same_request_again_gets_the_same_answer():
 def test_the_kill_switch_is_part_of_the_claim(switches, changes, code):
     """An open switch leaves no claim behind; the claim of what may go on carries the epoch it was admitted in."""
     asked = request(**changes)
-    kept = admit(asked, Held(RUN, switches=switches, epoch=2))
+    kept = admit(asked, StoredState(RUN, switches=switches, epoch=2))
     assert (kept.answer.finding.code if kept.answer.finding else None) == code
     assert (kept.answer.kind, kept.record is None) == (("refuse", True) if code else ("execute", asked.claim is None))
     if kept.record is not None:
@@ -225,11 +238,11 @@ def test_a_resolver_with_proof_still_needs_admission():
     """Between the lookup and the second execution a switch may open, a run may stop: then nothing starts."""
     resolving = msgspec.structs.replace(DONE, state="resolving", settled_at=None, resolver="c1")
     wish = request(claim=msgspec.structs.replace(WISH, proceed=True))
-    assert admit(wish, Held(RUN, resolving)).answer.kind == "execute"
+    assert admit(wish, StoredState(RUN, resolving)).answer.kind == "execute"
     for held in (
-        Held(worsen(RUN, "safe_mode", "tool_failure"), resolving),
-        Held(latch(RUN, Taint("crm", "i", 1, "html")), resolving),
-        Held(RUN, resolving, switches=(Switch("crm", "open", 1),)),
+        StoredState(step_down_to(RUN, "safe_mode", "tool_failure"), resolving),
+        StoredState(latch(RUN, Taint("crm", "i", 1, "html")), resolving),
+        StoredState(RUN, resolving, switches=(Switch("crm", "open", 1),)),
     ):
         kept = admit(wish, held)
         assert (kept.answer.kind, kept.record) == ("refuse", None)
@@ -244,7 +257,7 @@ def test_what_does_not_execute_asks_nobody_and_takes_nothing(state, kind):
     known = msgspec.structs.replace(DONE, state=state)
     wish = msgspec.structs.replace(WISH, resolves=True)
     asked = request(claim=wish, charges=(Charge("x", 0, None, 0.0),), approval=ASKED)
-    kept = admit(asked, Held(RUN, known))
+    kept = admit(asked, StoredState(RUN, known))
     assert (kept.answer.kind, kept.used, kept.approval) == (kind, {}, None)
     assert (kept.record is not None) is (state == "in_doubt")
 
@@ -260,20 +273,22 @@ def test_what_does_not_execute_asks_nobody_and_takes_nothing(state, kind):
 )
 def test_what_the_store_has_to_be_asked_for(changes, shared):
     """A claim, a question or a limit needs the store; a plain read needs only its run."""
-    assert request(**changes).shared is shared
+    assert request(**changes).needs_shared_state is shared
 
 
 def test_a_new_question_is_kept_and_an_open_one_is_not_replaced():
     """The first call leaves its question; the next one finds it and adds none."""
-    first = admit(request(approval=ASKED), Held(RUN))
+    first = admit(request(approval=ASKED), StoredState(RUN))
     assert (first.approval, first.answer.approval) == (ASKED, "ap-1")
-    again = admit(request(approval=ASKED), Held(RUN, approval=first.approval))
+    again = admit(request(approval=ASKED), StoredState(RUN, approval=first.approval))
     assert (again.approval, again.answer.approval) == (None, "ap-1")
     denied = msgspec.structs.replace(ASKED, status="denied", by="ann", reason="too much")
-    refused = admit(request(approval=ASKED), Held(RUN, approval=denied))
+    refused = admit(request(approval=ASKED), StoredState(RUN, approval=denied))
     assert (refused.answer.approval, refused.approval) == ("ap-1", None)
     assert "denied by ann: too much" in refused.answer.finding.message
-    nameless = admit(request(approval=ASKED), Held(RUN, approval=msgspec.structs.replace(ASKED, status="denied")))
+    nameless = admit(
+        request(approval=ASKED), StoredState(RUN, approval=msgspec.structs.replace(ASKED, status="denied"))
+    )
     assert "denied by a person: no reason given" in nameless.answer.finding.message
 
 
@@ -281,7 +296,7 @@ def test_a_new_question_is_kept_and_an_open_one_is_not_replaced():
 def test_a_used_up_limit_says_which(calls, amount, what):
     """The finding names the limit, what is used and what is allowed."""
     charge = Charge("x", calls, amount, 6.0)
-    finding = admit(request(charges=(charge,)), Held(RUN, used={"x": Used(1, 0.0)})).answer.finding
+    finding = admit(request(charges=(charge,)), StoredState(RUN, used={"x": LimitUsage(1, 0.0)})).answer.finding
     assert (finding.code, finding.data["limit"]) == ("quota_exceeded", what)
     assert finding.data["allowed"] == (calls if what == "calls" else amount)
     assert finding.data["used"] == (1 if what == "calls" else 0.0)
@@ -299,7 +314,7 @@ def test_a_used_up_limit_says_which(calls, amount, what):
 )
 def test_what_is_counted_together(per, counter):
     """Each kind of limit counts what its name says; days are UTC days."""
-    (charge,) = charges(
+    (charge,) = build_charges(
         (LimitPolicy(per=per, calls=1),), {}, tool="pay", run_id="r", user="u", tenant=None, now=1795219200.0
     )
     assert charge.counter == counter
@@ -310,7 +325,7 @@ def test_users_of_two_tenants_are_counted_apart(user):
     """The same id names another person in each tenant; without a tenant nothing changes."""
     limits = (LimitPolicy(per="user", calls=1),)
     counted = [
-        charges(limits, {}, tool="pay", run_id="r", user=user, tenant=tenant, now=0.0)[0].counter
+        build_charges(limits, {}, tool="pay", run_id="r", user=user, tenant=tenant, now=0.0)[0].counter
         for tenant in (None, "a", "b")
     ]
     assert counted == [f"user:*:{whose}{user or ''}" for whose in ("", "a\x1f", "b\x1f")]
@@ -334,7 +349,7 @@ def test_users_of_two_tenants_are_counted_apart(user):
 )
 def test_amounts_are_sizes(arguments, value):
     """A negative amount must not buy room for a positive one; what cannot be measured passes no limit."""
-    (charge,) = charges(
+    (charge,) = build_charges(
         (LimitPolicy(field="amount", amount=9),), arguments, tool="t", run_id="r", user=None, tenant=None, now=0.0
     )
     assert charge.value == value
@@ -364,8 +379,8 @@ def test_a_declared_default_counts_where_the_argument_is_left_out(schema, counte
     whole = {"type": "object", "properties": schema, "$defs": {"sum": {"type": "number", "default": 5}}}
     tool = Contract.from_schema("pay", whole, output_schema={})
     limits = (LimitPolicy(calls=1), LimitPolicy(calls=1, field="other"), LimitPolicy(amount=9, field="amount"))
-    assert unsent_amounts(tool, limits) == counted
-    assert unsent_amounts(tool, ()) == {}
+    assert default_amounts(tool, limits) == counted
+    assert default_amounts(tool, ()) == {}
 
 
 @pytest.mark.parametrize("amount", [NUMBER, {"type": ["number", "null"], "default": None}])
@@ -374,11 +389,11 @@ def test_a_limit_for_a_tool_may_not_count_what_nobody_knows(amount):
     limits, quota = (LimitPolicy(tool="pay", amount=9, field="amount"),), (LimitPolicy(amount=9, field="amount"),)
     schema = {"type": "object", "properties": {"amount": amount}}
     with pytest.raises(ContractError, match=r"'amount'.*Make it required"):
-        unsent_amounts(Contract.from_schema("pay", schema, output_schema={}), limits)
+        default_amounts(Contract.from_schema("pay", schema, output_schema={}), limits)
     with pytest.raises(ContractError, match="'amount'"):
-        snapshot((Contract.from_schema("pay", schema, output_schema={}, quota=quota),), Policy())
+        build_snapshot((Contract.from_schema("pay", schema, output_schema={}, quota=quota),), Policy())
     asked = Contract.from_schema("pay", {**schema, "required": ["amount"]}, output_schema={})
-    assert unsent_amounts(asked, limits) == {"amount": None}
+    assert default_amounts(asked, limits) == {"amount": None}
 
 
 @pytest.mark.parametrize(
@@ -406,15 +421,15 @@ def test_a_limit_for_a_tool_may_not_count_what_is_no_number(argument, fits):
     own = Contract.from_schema("pay", schema, output_schema={}, quota=(LimitPolicy(amount=9, field="who"),))
     for contract, policy in ((tool, Policy(limits=(limit,))), (own, Policy())):
         if fits:
-            assert snapshot((contract,), policy).plans
+            assert build_snapshot((contract,), policy).plans
         else:
             with pytest.raises(ContractError, match=r"pay: a limit counts 'who', .*declare this one as a number"):
-                snapshot((contract,), policy)
+                build_snapshot((contract,), policy)
 
 
 def test_a_limit_without_a_field_counts_calls_only():
     """No field, no amount."""
-    (charge,) = charges(
+    (charge,) = build_charges(
         (LimitPolicy(per="user", calls=1),), {"amount": 5}, tool="t", run_id="r", user=None, tenant=None, now=0.0
     )
     assert (charge.value, charge.counter) == (0.0, "user:*:")
@@ -428,9 +443,9 @@ def test_limits_on_one_tool_do_not_overwrite_each_other(turn):
         LimitPolicy(amount=9, field="weight"),
         LimitPolicy(calls=5),
     )[::turn]
-    taken = charges(limits, {"amount": 60, "weight": 1}, tool="t", run_id="r", user=None, tenant=None, now=0.0)
-    kept = admit(request(claim=None, charges=taken), Held(RUN))
-    again = admit(request(claim=None, charges=taken), Held(RUN, used=kept.used))
+    taken = build_charges(limits, {"amount": 60, "weight": 1}, tool="t", run_id="r", user=None, tenant=None, now=0.0)
+    kept = admit(request(claim=None, charges=taken), StoredState(RUN))
+    again = admit(request(claim=None, charges=taken), StoredState(RUN, used=kept.used))
     assert (kept.answer.kind, again.answer.finding.code) == ("execute", "quota_exceeded")
 
 
@@ -438,7 +453,7 @@ def test_an_edited_call_needs_a_new_approval():
     """Version, scope, arguments and repetition are all part of what was approved."""
     base = ("pay@1", ("run", "r"), "h1", 0)
     others = [("pay@2", *base[1:]), ("pay@1", ("run", "q"), "h1", 0), ("pay@1", ("run", "r"), "h2", 0), (*base[:3], 1)]
-    assert len({fingerprint(*base), *(fingerprint(*other) for other in others)}) == 5
+    assert len({approval_fingerprint(*base), *(approval_fingerprint(*other) for other in others)}) == 5
 
 
 @pytest.mark.parametrize(
@@ -459,7 +474,8 @@ def test_a_sum_may_reach_its_limit_in_any_parts(allowed, amounts, last):
     used = {}
     for amount in amounts:
         kept = admit(
-            request(effect="read", claim=None, charges=(Charge("x", None, allowed, amount),)), Held(RUN, used=used)
+            request(effect="read", claim=None, charges=(Charge("x", None, allowed, amount),)),
+            StoredState(RUN, used=used),
         )
         used = kept.used
     assert kept.answer.kind == last

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.state import invalid_output_spike as alert
-from pokayoke.core.state.invalid_output_spike import Watch, Window, output_of, spike
-from pokayoke.core.state.kill_switch import Board, Seen, count
+from pokayoke.core.state.invalid_output_spike import OutputWindow, SpikeDetector, output_validity, spike_rule
+from pokayoke.core.state.kill_switch import OutputObservation, SwitchState, count_outputs
 
 
 def told(pattern, *, apart=1.0, watch=None, start=1000.0):
     """Positions at which a watch told of a spike; `v` is a valid output, `x` an invalid one."""
-    watch = watch or Watch()
+    watch = watch or SpikeDetector()
     found = []
     for number, one in enumerate(pattern):
-        if watch.told("t", start + number * apart, valid=one == "v") is not None:
+        if watch.add_output("t", start + number * apart, valid=one == "v") is not None:
             found.append(number)
     return found
 
@@ -41,24 +41,24 @@ class TestRule:
     )
     def test_what_a_spike_is(self, outputs, invalid, in_a_row, rule):
         """Each row is what the rule says of these counts."""
-        assert spike(outputs, invalid, in_a_row) == rule
+        assert spike_rule(outputs, invalid, in_a_row) == rule
 
     @pytest.mark.parametrize("outputs", range(10, 51))
     def test_the_share_is_exact(self, outputs):
         """Thirty percent are thirty percent for every number of outputs: no rounding moves the edge."""
         least = -(-outputs * 3 // 10)
-        assert spike(outputs, least, 0) == "share"
-        assert spike(outputs, least - 1, 0) is None
+        assert spike_rule(outputs, least, 0) == "share"
+        assert spike_rule(outputs, least - 1, 0) is None
 
 
 @given(st.lists(st.booleans(), max_size=60))
 def test_a_person_is_told_no_later_than_the_switch_trips(outputs):
     """Whatever outputs trip a switch, there was an alert by then."""
-    watch, board, told = Watch(), Board(), False
+    watch, board, told = SpikeDetector(), SwitchState(), False
     for valid in outputs:
-        told = watch.told("get", 1000.0, valid=valid) is not None or told
-        after = count(board, [Seen("get", valid, 1000.0)], 1000.0)
-        board = Board({**board.rates, **after.rates}, {**board.switches, **after.switches})
+        told = watch.add_output("get", 1000.0, valid=valid) is not None or told
+        after = count_outputs(board, [OutputObservation("get", valid, 1000.0)], 1000.0)
+        board = SwitchState({**board.rates, **after.rates}, {**board.switches, **after.switches})
         if board.switches:
             assert told
             return
@@ -97,10 +97,10 @@ class TestWatch:
 
     def test_an_alert_says_what_was_seen(self):
         """It carries the tool, the rule, the counts, the time and the run, and a sentence with the same figures."""
-        watch = Watch()
+        watch = SpikeDetector()
         for number in range(7):
-            assert watch.told("get", 100.0 + number, valid=True) is None
-        alerts = [watch.told("get", 200.0 + number, valid=False, run_id="r") for number in range(3)]
+            assert watch.add_output("get", 100.0 + number, valid=True) is None
+        alerts = [watch.add_output("get", 200.0 + number, valid=False, run_id="r") for number in range(3)]
         assert alerts[:2] == [None, None]
         found = alerts[2]
         assert (found.tool, found.rule, found.invalid, found.outputs, found.in_a_row) == ("get", "in_a_row", 3, 10, 3)
@@ -134,40 +134,40 @@ class TestWindow:
 
     def test_the_fifty_first_pushes_the_oldest_out(self):
         """After fifty valid outputs nothing is left of an invalid one before them."""
-        window = Window()
-        window.add(0.0, valid=False)
+        window = OutputWindow()
+        window.add_output(0.0, valid=False)
         for number in range(49):
-            window.add(float(number), valid=True)
-        assert window.rate(49.0) == 1 / 50
-        window.add(50.0, valid=True)
-        assert (window.rate(50.0), window.outputs(50.0)) == (0.0, 50)
+            window.add_output(float(number), valid=True)
+        assert window.invalid_share(49.0) == 1 / 50
+        window.add_output(50.0, valid=True)
+        assert (window.invalid_share(50.0), window.output_count(50.0)) == (0.0, 50)
 
     def test_what_is_old_leaves(self):
         """An output of exactly fifteen minutes ago counts, an older one does not; without any there is no rate."""
-        window = Window()
-        window.add(0.0, valid=False)
-        window.add(10.0, valid=True)
-        assert window.rate(900.0) == 0.5
-        assert window.rate(900.1) == 0.0
-        assert window.rate(911.0) is None
+        window = OutputWindow()
+        window.add_output(0.0, valid=False)
+        window.add_output(10.0, valid=True)
+        assert window.invalid_share(900.0) == 0.5
+        assert window.invalid_share(900.1) == 0.0
+        assert window.invalid_share(911.0) is None
 
     def test_a_clock_that_runs_backwards_loses_nothing(self):
         """Outputs from the clock's future stay until newer ones push them out."""
-        window = Window()
-        window.add(5000.0, valid=False)
-        window.add(100.0, valid=True)
-        assert window.rate(100.0) == 0.5
+        window = OutputWindow()
+        window.add_output(5000.0, valid=False)
+        window.add_output(100.0, valid=True)
+        assert window.invalid_share(100.0) == 0.5
 
     @given(st.lists(st.tuples(st.floats(0, 3000), st.booleans()), max_size=120))
     def test_the_count_is_the_count(self, outputs):
         """The running count equals counting the last fifty that are young enough, for times that only grow."""
         outputs.sort(key=lambda one: one[0])
-        window = Window()
+        window = OutputWindow()
         for at, valid in outputs:
-            window.add(at, valid=valid)
+            window.add_output(at, valid=valid)
         now = outputs[-1][0] if outputs else 0.0
         kept = [valid for at, valid in outputs[-50:] if now - at <= 900.0]
-        assert window.outputs(now) == len(kept)
+        assert window.output_count(now) == len(kept)
         assert window.invalid == kept.count(False)
 
 
@@ -189,4 +189,4 @@ class TestWindow:
 )
 def test_what_counts_as_an_output(event, valid):
     """Only what reached the validator counts: no refusal, no failure, no replay."""
-    assert output_of(event) is valid
+    assert output_validity(event) is valid

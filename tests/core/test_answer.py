@@ -3,7 +3,7 @@
 import pytest
 
 from pokayoke.core.call import Outcome
-from pokayoke.core.state.final_answer import final_answer, remember
+from pokayoke.core.state.final_answer import add_not_done, final_answer
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_reasons_are_said_once():
     """What was not done is listed in order, each reason once, and the stop reason is handed on."""
     lacking = {}
     for tool, reason in (("put", "in_doubt"), ("get", "tool_failure"), ("put", "in_doubt")):
-        remember(lacking, refused(tool, reason))
+        add_not_done(lacking, refused(tool, reason))
     answer = final_answer("", [], lacking, "tool_failure")
     assert (
         answer.text
@@ -51,7 +51,7 @@ def test_invented_names_do_not_fill_the_answer():
     """A thousand invented names are twenty and a word; a long one is cut, and none of them acts on a terminal."""
     lacking = {}
     for name in ("x" * 1_000_000, "red\x1b[31m\u202e", "two\nlines", "half\ud800"):
-        remember(lacking, refused(name))
+        add_not_done(lacking, refused(name))
     assert [*lacking] == [
         f"{'x' * 64}: unknown_tool",
         "red\\u001b[31m\\u202e: unknown_tool",
@@ -59,10 +59,10 @@ def test_invented_names_do_not_fill_the_answer():
         "half\\ud800: unknown_tool",
     ]
     for number in range(15):
-        remember(lacking, refused(f"tool_{number}"))
+        add_not_done(lacking, refused(f"tool_{number}"))
     assert "and more" not in final_answer("", [], lacking, None).text
     for number in range(15, 1_000):
-        remember(lacking, refused(f"tool_{number}"))
+        add_not_done(lacking, refused(f"tool_{number}"))
     assert final_answer("", [], lacking, None).text.endswith("tool_15: unknown_tool; and more.")
     assert len(lacking) == 21
 
@@ -71,7 +71,7 @@ def test_exactly_as_many_as_are_named_are_not_more():
     """Twenty reasons are all said."""
     lacking = {}
     for number in range(20):
-        remember(lacking, refused(f"tool_{number}"))
+        add_not_done(lacking, refused(f"tool_{number}"))
     assert final_answer("", [], lacking, None).text.endswith("tool_19: unknown_tool.")
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pokayoke.core.call import Finding
 from pokayoke.core.catalogue.catalogue import CODES, Catalogue
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.names import key, provider_name
-from pokayoke.core.messages.tool_definitions import definitions
+from pokayoke.core.contract.names import fold_name, provider_name
+from pokayoke.core.messages.tool_definitions import build_definitions
 from pokayoke.errors import ContractError
 
 
@@ -64,7 +64,7 @@ TOOLS = catalogue("get_user", "http.get", "bank_create_transfer", "查询天气"
 )
 def test_spellings_that_carry_no_meaning_lead_to_the_tool(called, name):
     """Case, separators, wrappers, known server prefixes and leaked markup do not change what is meant."""
-    assert TOOLS.resolve(called).name == name
+    assert TOOLS.resolve_name(called).name == name
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_spellings_that_carry_no_meaning_lead_to_the_tool(called, name):
 )  # fmt: skip
 def test_similarity_never_executes(called):
     """A name that is only close, carries an unknown prefix, arguments or a second name, is an unknown tool."""
-    found = TOOLS.resolve(called)
+    found = TOOLS.resolve_name(called)
     assert isinstance(found, Finding)
     assert (found.code, found.blame) == ("unknown_tool", "model")
     assert found.code in CODES
@@ -98,7 +98,7 @@ def test_similarity_never_executes(called):
 )
 def test_a_name_with_deceiving_characters_is_never_corrected(called):
     """Cyrillic letters, zero-width and full-width characters make it an unknown tool, shown without them."""
-    found = TOOLS.resolve(called)
+    found = TOOLS.resolve_name(called)
     assert isinstance(found, Finding)
     assert not set("\u200b\u202e\ufeff\u2060\u00a0") & set(found.hint + found.message + str(found.data))
 
@@ -106,22 +106,22 @@ def test_a_name_with_deceiving_characters_is_never_corrected(called):
 def test_what_parts_digits_is_part_of_a_name():
     """`v1_0` is not `v10`, nor `delete_1_1` `delete_11`."""
     tools = Catalogue([Contract.from_schema(name, {"type": "object"}) for name in ("v1_0", "delete_1_1")])
-    assert tools.get("V1.0").name == "v1_0"
-    assert tools.get("v10") is None
-    assert tools.get("delete_11") is None
+    assert tools.find_contract("V1.0").name == "v1_0"
+    assert tools.find_contract("v10") is None
+    assert tools.find_contract("delete_11") is None
 
 
 def test_two_tools_that_a_spelling_could_mean_are_not_chosen_between():
     """An ambiguous spelling is unknown; both exact names still work."""
     both = catalogue("getUser", "get_user_")
-    assert both.resolve("getUser").name == "getUser"
-    assert both.resolve("get_user_").name == "get_user_"
-    assert isinstance(both.resolve("get-user"), Finding)
+    assert both.resolve_name("getUser").name == "getUser"
+    assert both.resolve_name("get_user_").name == "get_user_"
+    assert isinstance(both.resolve_name("get-user"), Finding)
 
 
 def test_the_finding_names_the_nearest_and_the_list():
     """The model reads what it asked for, the nearest names and which tools exist."""
-    found = TOOLS.resolve("bank_list_transfers")
+    found = TOOLS.resolve_name("bank_list_transfers")
     assert found.hint == (
         "There is no tool `bank_list_transfers`. Nearest: bank_create_transfer. "
         "Tools: get_user, http.get, bank_create_transfer, 查询天气, createIssue."
@@ -133,7 +133,7 @@ def test_the_finding_names_the_nearest_and_the_list():
 @pytest.mark.parametrize("called", ["get_user\u200b", "\ufeffget_user", "get_user\u0301"])
 def test_a_known_name_with_unseen_signs_is_not_said_to_be_unknown(called):
     """Who sees the name of a tool in its call hears what is wrong with it, and not that there is no such tool."""
-    found = TOOLS.resolve(called)
+    found = TOOLS.resolve_name(called)
     assert isinstance(found, Finding)
     assert found.hint.startswith("`get_user` holds signs that cannot be seen here.")
 
@@ -141,7 +141,7 @@ def test_a_known_name_with_unseen_signs_is_not_said_to_be_unknown(called):
 @pytest.mark.parametrize("called", ["", "   ", "\n", "\u200b", "\ud800", None, 5])
 def test_a_blank_name_gets_no_list(called):
     """A call without a visible name is unknown, and its hint does not invite another guess."""
-    found = TOOLS.resolve(called)
+    found = TOOLS.resolve_name(called)
     assert found.code == "unknown_tool"
     assert "get_user" not in found.hint
 
@@ -149,27 +149,27 @@ def test_a_blank_name_gets_no_list(called):
 def test_a_long_list_is_capped_and_counted():
     """With 500 tools the hint stays under 600 characters and says how many are not listed."""
     many = catalogue(*(f"some_rather_long_tool_name_{i:03}" for i in range(500)))
-    found = many.resolve("x" * 5000)
+    found = many.resolve_name("x" * 5000)
     assert len(found.hint) < 600
     listed = found.hint.count("some_rather")
     assert f"and {500 - listed} more." in found.hint
     assert len(found.message) < 300
     long_names = catalogue(*(f"{i}{'n' * 120}" for i in range(9)))
-    assert len(long_names.resolve("n" * 100).hint) < 600
+    assert len(long_names.resolve_name("n" * 100).hint) < 600
 
 
 def test_only_offered_tools_are_named():
     """unknown(offered=...) neither lists nor suggests anything else; without tools it says so."""
-    found = TOOLS.unknown("get_usr", offered=("http.get",))
+    found = TOOLS.unknown_tool_finding("get_usr", offered=("http.get",))
     assert "get_user" not in found.hint
     assert found.data["nearest"] in ([], ["http.get"])
-    assert "There are no tools" in TOOLS.unknown("get_usr", offered=()).hint
+    assert "There are no tools" in TOOLS.unknown_tool_finding("get_usr", offered=()).hint
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_answered_with_a_short_hint(called):
     """Whatever is called, the answer is a contract or a finding whose hint is printable and short."""
-    found = TOOLS.resolve(called)
+    found = TOOLS.resolve_name(called)
     if isinstance(found, Finding):
         assert len(found.hint) < 600
         assert found.hint.replace("…", "").isprintable()
@@ -178,9 +178,9 @@ def test_any_text_is_answered_with_a_short_hint(called):
 @given(st.text(string.ascii_letters + string.digits + "_-. /", min_size=1, max_size=30))
 def test_a_resolved_name_differs_in_meaningless_characters_only(called):
     """What resolves has the tool's letters in their order, or is longer by prefix or markup."""
-    found = TOOLS.resolve(called)
+    found = TOOLS.resolve_name(called)
     if isinstance(found, Contract):
-        assert key(called).endswith(key(found.name))
+        assert fold_name(called).endswith(fold_name(found.name))
 
 
 def test_a_name_is_that_of_one_version():
@@ -191,7 +191,7 @@ def test_a_name_is_that_of_one_version():
         catalogue("pay", "pay")
     chosen = Catalogue([contract("pay", version="2")])
     assert [one.id for one in chosen.contracts] == ["pay@2"]
-    assert isinstance(chosen.resolve("pay@1"), Finding)
+    assert isinstance(chosen.resolve_name("pay@1"), Finding)
 
 
 def test_names_a_provider_cannot_tell_apart_are_refused():
@@ -200,7 +200,7 @@ def test_names_a_provider_cannot_tell_apart_are_refused():
         with pytest.raises(ContractError, match="called"):
             catalogue(*pair)
     with pytest.raises(ContractError, match="two tools are called 'a_b' in the format openai"):
-        definitions([contract("a b"), contract("a_b")])
+        build_definitions([contract("a b"), contract("a_b")])
 
 
 @pytest.mark.parametrize("written", ["openai", "anthropic", "mcp"])
@@ -212,7 +212,7 @@ def test_provider_names_fit_and_lead_back(written, name):
     assert set(mapped) <= allowed
     assert 1 <= len(mapped) <= (128 if written == "mcp" else 64)
     assert mapped == provider_name(name, written)
-    assert catalogue(name, "other").resolve(mapped).name == name
+    assert catalogue(name, "other").resolve_name(mapped).name == name
 
 
 def test_definitions_have_each_providers_shape():
@@ -226,16 +226,18 @@ def test_definitions_have_each_providers_shape():
         output_schema={"type": "object"},
     )
     schema = {"type": "object", "properties": {"user": {"type": "string"}}}
-    assert definitions([tool]) == [
+    assert build_definitions([tool]) == [
         {"type": "function", "function": {"name": "crm_pay", "description": "Pay.", "parameters": schema}}
     ]
-    assert definitions([tool], "anthropic") == [{"name": "crm_pay", "description": "Pay.", "input_schema": schema}]
+    assert build_definitions([tool], "anthropic") == [
+        {"name": "crm_pay", "description": "Pay.", "input_schema": schema}
+    ]
     hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-    assert definitions([tool], "mcp") == [
+    assert build_definitions([tool], "mcp") == [
         {"name": "crm.pay", "description": "Pay.", "inputSchema": schema, "outputSchema": {"type": "object"}, "annotations": hints}
     ]  # fmt: skip
     silent = contract("x", output_schema={"type": "array"})
-    assert all("description" not in str(definitions([silent], one)) for one in ("openai", "anthropic", "mcp"))
-    assert "outputSchema" not in definitions([silent], "mcp")[0]
+    assert all("description" not in str(build_definitions([silent], one)) for one in ("openai", "anthropic", "mcp"))
+    assert "outputSchema" not in build_definitions([silent], "mcp")[0]
     with pytest.raises(ContractError, match="unknown format"):
-        definitions([tool], "gemini")
+        build_definitions([tool], "gemini")

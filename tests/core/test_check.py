@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check.expected import wanted
-from pokayoke.core.check.findings import CODES, check, clarification
-from pokayoke.core.schema.facts import facts_at, facts_of
+from pokayoke.core.check.expected import describe_expected
+from pokayoke.core.check.findings import CODES, check_value, clarification_question
+from pokayoke.core.schema.facts import facts_at, facts_of_branch
 from pokayoke.core.schema.schema import compile_schema
 
 ORDER = {
@@ -66,14 +66,14 @@ SCHEMA = compile_schema(ORDER)
 )
 def test_code_and_place(value, code, at):
     """Each kind of problem has its own code and points at the place that has to change."""
-    found = check(value, SCHEMA)
+    found = check_value(value, SCHEMA)
     assert (code, at) in [(finding.code, finding.at) for finding in found]
     assert all(finding.blame == "model" and finding.message and finding.hint for finding in found)
 
 
 def test_everything_at_once():
     """One look reports every problem, none of them twice."""
-    found = check({"amount": 0, "currency": "X", "extra": 1, "more": 2, "tags": [1, 2]}, SCHEMA)
+    found = check_value({"amount": 0, "currency": "X", "extra": 1, "more": 2, "tags": [1, 2]}, SCHEMA)
     places = [finding.at for finding in found]
     assert sorted(places) == ["/amount", "/currency", "/extra", "/more", "/tags/0", "/tags/1", "/user"]
 
@@ -81,12 +81,12 @@ def test_everything_at_once():
 def test_one_place_that_is_wrong_in_one_way_is_named_once():
     """Two rules of a kind that are both broken are one finding."""
     schema = compile_schema({"type": "integer", "minimum": 10, "multipleOf": 5})
-    assert [finding.code for finding in check(3, schema)] == ["out_of_range"]
+    assert [finding.code for finding in check_value(3, schema)] == ["out_of_range"]
 
 
 def test_valid_is_silent():
     """A valid value has no findings."""
-    assert check({"user": "abc"}, SCHEMA) == ()
+    assert check_value({"user": "abc"}, SCHEMA) == ()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_valid_is_silent():
 )
 def test_hint(value, says):
     """A hint names the field and what to send."""
-    assert says in " ".join(finding.hint for finding in check(value, SCHEMA))
+    assert says in " ".join(finding.hint for finding in check_value(value, SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_hint(value, says):
 )
 def test_a_hint_never_asks_for_what_was_refused(node, value, says):
     """Where several rules hold for a place, the hint tells the one that failed."""
-    hint = check({"a": value}, compile_schema({"properties": {"a": node}}))[0].hint
+    hint = check_value({"a": value}, compile_schema({"properties": {"a": node}}))[0].hint
     assert says in hint
 
 
@@ -134,38 +134,38 @@ CLOSED = {"type": "array", "prefixItems": [{"type": "integer"}], "unevaluatedIte
 def test_a_value_that_breaks_a_keyword_nobody_explains_is_told_at_its_place(node):
     """It is named beside everything else that is wrong, and not the whole value in its stead."""
     schema = compile_schema({"properties": {"a": node, "b": {"type": "integer"}}, "$defs": {"c": CLOSED}})
-    assert [(found.code, found.at) for found in check({"a": [1, 2], "b": "x"}, schema)] == [
+    assert [(found.code, found.at) for found in check_value({"a": [1, 2], "b": "x"}, schema)] == [
         ("schema_mismatch", "/a"),
         ("wrong_type", "/b"),
     ]
-    assert check({"a": [1], "b": 2}, schema) == ()
+    assert check_value({"a": [1], "b": 2}, schema) == ()
 
 
 def test_unknown_field_without_any_known():
     """Where an object has no fields at all, the hint says so."""
     schema = compile_schema({"type": "object", "additionalProperties": False})
-    assert "Fields: none" in check({"a": 1}, schema)[0].hint
+    assert "Fields: none" in check_value({"a": 1}, schema)[0].hint
 
 
 def test_a_tie_is_not_hidden():
     """Where two variants fit equally well, the hint does not pretend that only one may be sent."""
     schema = compile_schema({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]})
-    assert "another variant" in check({}, schema)[0].hint
+    assert "another variant" in check_value({}, schema)[0].hint
 
 
 def test_root_is_named():
     """The whole value is called what the caller calls it."""
-    assert "`output`" in check([], SCHEMA, root="output")[0].hint
+    assert "`output`" in check_value([], SCHEMA, root="output")[0].hint
 
 
 def test_hints_stay_short():
     """However long the schema, a hint stays under 600 characters."""
     many = {f"field_number_{i}_{'x' * 50}": {"type": "string"} for i in range(300)}
     schema = compile_schema({"properties": many, "additionalProperties": False})
-    assert all(len(finding.hint) < 600 for finding in check({"y" * 5000: 1}, schema))
-    assert all(len(finding.message) < 800 for finding in check({"y" * 5000: 1}, schema))
+    assert all(len(finding.hint) < 600 for finding in check_value({"y" * 5000: 1}, schema))
+    assert all(len(finding.message) < 800 for finding in check_value({"y" * 5000: 1}, schema))
     choices = compile_schema({"enum": ["x" * 500 + str(i) for i in range(500)]})
-    assert all(len(finding.hint) < 600 for finding in check("no", choices))
+    assert all(len(finding.hint) < 600 for finding in check_value("no", choices))
 
 
 @pytest.mark.parametrize(
@@ -204,21 +204,21 @@ def test_hints_stay_short():
 def test_wanted(node, words):
     """What a place wants is said in plain words."""
     schema = compile_schema(node)
-    assert wanted(facts_at(schema, ()), schema) == words
+    assert describe_expected(facts_at(schema, ()), schema) == words
 
 
 def test_clarification_asks_for_the_required_fields():
     """The required fields are asked for, with ranges and choices; without any, all fields; without any, just so."""
-    assert "`user` (a text of 2 to 5" in clarification(SCHEMA)
-    assert "amount" not in clarification(SCHEMA)
-    assert "`a` (an integer)" in clarification(compile_schema({"properties": {"a": {"type": "integer"}}}))
-    assert clarification(compile_schema(True)).endswith(".")
+    assert "`user` (a text of 2 to 5" in clarification_question(SCHEMA)
+    assert "amount" not in clarification_question(SCHEMA)
+    assert "`a` (an integer)" in clarification_question(compile_schema({"properties": {"a": {"type": "integer"}}}))
+    assert clarification_question(compile_schema(True)).endswith(".")
 
 
 def test_clarification_asks_for_what_was_put_right():
     """Of a call whose corrections made it uncertain, the corrected places are asked for, each once."""
-    assert "`amount` (" in clarification(SCHEMA, [("amount",), ("amount",)])
-    assert clarification(SCHEMA, [("amount",), ("amount",)]).count("`") == 2
+    assert "`amount` (" in clarification_question(SCHEMA, [("amount",), ("amount",)])
+    assert clarification_question(SCHEMA, [("amount",), ("amount",)]).count("`") == 2
 
 
 def variants(*kinds):
@@ -279,19 +279,19 @@ PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}
 )
 def test_a_hint_is_about_the_branch_that_failed(node, value, said):
     """What is said is what the one schema wants that refused the place; what others say of it is left out."""
-    assert said in check(value, compile_schema(node))[0].hint
+    assert said in check_value(value, compile_schema(node))[0].hint
 
 
 def test_a_subschema_that_is_not_of_the_place_chooses_nothing():
     """Then all that is said of the place counts."""
     schema = compile_schema({"properties": {"n": OPERATION}})
-    assert facts_of(schema, ("n",), {}) == facts_at(schema, ("n",))
+    assert facts_of_branch(schema, ("n",), {}) == facts_at(schema, ("n",))
 
 
 def test_clarification_stays_short():
     """Hundreds of required fields give one question under 600 characters that says how many are left out."""
     fields = [f"field{i}" for i in range(300)]
-    text = clarification(compile_schema({"properties": {key: {} for key in fields}, "required": fields}))
+    text = clarification_question(compile_schema({"properties": {key: {} for key in fields}, "required": fields}))
     assert len(text) < 600
     assert "more" in text
 
@@ -306,7 +306,7 @@ JSON = st.recursive(
 @given(JSON | st.fixed_dictionaries({"user": st.text(), "amount": JSON, "tags": JSON, "box": JSON}))
 def test_law_findings_say_whether_it_is_valid(value):
     """There are findings exactly if the validator refuses, all with known codes, short hints, JSON data."""
-    found = check(value, SCHEMA)
+    found = check_value(value, SCHEMA)
     assert bool(found) != SCHEMA.accepts(value)
     for finding in found:
         assert finding.code in CODES
@@ -317,10 +317,10 @@ def test_law_findings_say_whether_it_is_valid(value):
 def test_places_are_remembered_within_bounds():
     """Hints are the same whether a place was asked before or not, and endless invented names are not kept."""
     schema = compile_schema({"properties": {"a": {"enum": [1, 2]}}, "additionalProperties": {"type": "integer"}})
-    first = check({"a": 3}, schema)
-    assert check({"a": 3}, schema) == first
+    first = check_value({"a": 3}, schema)
+    assert check_value({"a": 3}, schema) == first
     for number in range(1_000):
-        check({f"x{number}": "no", "y" * 10_000: "no"}, schema)
-    assert check({"a": 3}, schema) == first
+        check_value({f"x{number}": "no", "y" * 10_000: "no"}, schema)
+    assert check_value({"a": 3}, schema) == first
     assert len(schema.places) <= 500
     assert all(len(step) < 200 for _, path in schema.places for step in path)

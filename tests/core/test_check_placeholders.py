@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check.findings import placeholders
-from pokayoke.core.check.placeholders import find_placeholders, is_placeholder, lost_backslash, may_hold_placeholder
+from pokayoke.core.check.findings import placeholder_findings
+from pokayoke.core.check.placeholders import find_placeholders, has_lost_backslash, is_placeholder, may_hold_placeholder
 from pokayoke.core.schema.schema import compile_schema
 
 STAND_INS = [
@@ -59,8 +59,8 @@ KEPT = [
 def test_a_backslash_written_once_is_found(written, lost):
     """A text whose backslash became a control character is a finding of its own; what people do send is none."""
     value = orjson.loads(b'{"a":"' + written.encode() + b'"}')
-    assert lost_backslash(value["a"]) is lost
-    assert [finding.code for finding in placeholders(value)] == ["lost_backslash"] * lost
+    assert has_lost_backslash(value["a"]) is lost
+    assert [finding.code for finding in placeholder_findings(value)] == ["lost_backslash"] * lost
     assert may_hold_placeholder(orjson.dumps(value)) or not lost
 
 
@@ -101,14 +101,14 @@ def test_the_field_matters(field, text, is_one):
 def test_finding():
     """A finding says where it stands and asks for the value, at every depth, in order."""
     value = {"user": {"id": "<user_id>"}, "tags": ["a", "..."], "n": 1, "ok": "fine"}
-    found = placeholders(value)
+    found = placeholder_findings(value)
     assert [(finding.code, finding.at) for finding in found] == [
         ("placeholder", "/user/id"),
         ("placeholder", "/tags/1"),
     ]
     assert "`user.id`" in found[0].hint
     assert "`tags[1]`" in found[1].hint
-    assert placeholders("TODO")[0].at == ""
+    assert placeholder_findings("TODO")[0].at == ""
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_finding():
 def test_the_schema_may_name_it(node, text):
     """What the schema itself names at a place is a value there, and nowhere else."""
     schema = compile_schema({"properties": {"a": node, "b": {"examples": "no list"}}}, draft="draft4")
-    assert placeholders({"a": text}, schema) == ()
-    assert len(placeholders({"b": text}, schema)) == 1
+    assert placeholder_findings({"a": text}, schema) == ()
+    assert len(placeholder_findings({"b": text}, schema)) == 1
 
 
 TEXTS = st.sampled_from([*STAND_INS, *REAL]) | st.text(max_size=12)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pokayoke.core.flow.failures import explain, reported
+from pokayoke.core.flow.failures import declared_failure_finding, execution_finding
 from pokayoke.core.flow.steps import Raised
-from pokayoke.core.redaction.known_secrets import Seen
+from pokayoke.core.redaction.known_secrets import KnownSecrets
 from pokayoke.core.redaction.redactor import Redactor
-from pokayoke.core.text.clip import clip, first_words
+from pokayoke.core.text.clip import clip, clip_at_word
 
 PASSWORD = "correct-horse-battery-staple-42"
 LOGIN = "postgres://bob:hunter2secretpw@db:5432/x"
@@ -28,7 +28,7 @@ LOGIN = "postgres://bob:hunter2secretpw@db:5432/x"
 )
 def test_a_text_is_cut_between_words(text, most, cut):
     """The last word that fits is the last one there, and the mark of the cut fits as well."""
-    assert first_words(text, most) == cut
+    assert clip_at_word(text, most) == cut
     assert len(cut) <= most
 
 
@@ -40,11 +40,11 @@ def test_a_text_is_cut_at_a_character():
 @pytest.mark.parametrize("secret", [PASSWORD, LOGIN])
 def test_no_cut_leaves_half_a_secret(secret):
     """Wherever in a long failure a secret stands, its trace holds neither the whole nor a beginning of it."""
-    seen = Seen()
+    seen = KnownSecrets()
     seen.add(PASSWORD)
     start = secret[: secret.index("horse") if "horse" in secret else secret.index("secret")]
     for pad in range(220, 320):
         said = f"{'x' * pad} the login {secret} was rejected"
-        failed = explain(Raised(ValueError(said)), "login", "write", doubtful=False, exhausted=False)
-        for finding in (failed, reported("login", said)):
-            assert start not in Redactor().text(finding.message, seen=seen)
+        failed = execution_finding(Raised(ValueError(said)), "login", "write", doubtful=False, exhausted=False)
+        for finding in (failed, declared_failure_finding("login", said)):
+            assert start not in Redactor().redact_text(finding.message, seen=seen)

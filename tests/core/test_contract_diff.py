@@ -5,7 +5,7 @@ import pytest
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Range
 from pokayoke.core.policy import LimitPolicy
-from pokayoke.core.versions.contract_diff import MEANS, Change, contract_changes
+from pokayoke.core.versions.contract_diff import SIDE_MEANINGS, Change, contract_changes
 
 N, S = {"type": "number"}, {"type": "string"}
 
@@ -230,4 +230,4 @@ def test_code_is_not_compared():
 
 def test_every_side_is_explained():
     """Each side has a sentence that says what it means to be broken."""
-    assert set(MEANS) == {"model", "readers", "tool", "operators"}
+    assert set(SIDE_MEANINGS) == {"model", "readers", "tool", "operators"}

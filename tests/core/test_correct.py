@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pokayoke.core.call import Correction
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import confidence, prepare
-from pokayoke.core.schema.facts import facts_at, look_up, same
+from pokayoke.core.correct.correct import call_confidence, correct_arguments
+from pokayoke.core.schema.facts import equal_json, facts_at, get_at
 
 WRITE = ("equivalent", "declared")
 READ = (*WRITE, "likely")
@@ -43,10 +43,10 @@ def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
     for number in range(before):
         facts_at(long.input, ("v", "n", str(number)))
     began = time.process_time()
-    refused = prepare({"v": {"c": [f"wrong {number}" for number in range(64)]}}, long, kinds=READ)
+    refused = correct_arguments({"v": {"c": [f"wrong {number}" for number in range(64)]}}, long, kinds=READ)
     assert time.process_time() - began < 4
     assert refused.findings
-    assert prepare({"v": {"c": [" CHOICE  number 7"]}}, long, kinds=READ).value["v"]["c"] == choices[7:8]
+    assert correct_arguments({"v": {"c": [" CHOICE  number 7"]}}, long, kinds=READ).value["v"]["c"] == choices[7:8]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
 def test_equivalent(node, before, after, rule):
     """Another spelling of the same value is corrected, for writes too, and recorded."""
     given_value = {"v": before}
-    prepared = prepare(given_value, one(node), kinds=WRITE)
+    prepared = correct_arguments(given_value, one(node), kinds=WRITE)
     assert prepared.findings == ()
-    assert same(prepared.value, {"v": after})
+    assert equal_json(prepared.value, {"v": after})
     assert prepared.changed
     last = prepared.corrections[-1]
     assert (last.rule, last.kind) == (rule, "equivalent")
@@ -230,7 +230,7 @@ def test_refused(node, value):
     """What may mean something else, or nothing, is refused for every class, and comes back as it came; twice, too."""
     for given_value, schema in (({"v": value}, node), ({"v": [value, value]}, {"type": "array", "items": node})):
         for canonical in (None, json.dumps(given_value).encode()):
-            prepared = prepare(given_value, one(schema), kinds=READ, canonical=canonical)
+            prepared = correct_arguments(given_value, one(schema), kinds=READ, canonical=canonical)
             assert prepared.findings
             assert prepared.value is given_value
             assert prepared.corrections == ()
@@ -240,7 +240,7 @@ def test_refused(node, value):
 def test_an_object_with_a_gap_is_no_item():
     """An object that lacks a field of an item is not called one: what is asked for is a list."""
     node = {"type": "array", "items": {"properties": {"n": INTEGER, "m": INTEGER}, "required": ["n", "m"]}}
-    assert [finding.at for finding in prepare({"v": {"n": 1}}, one(node), kinds=READ).findings] == ["/v"]
+    assert [finding.at for finding in correct_arguments({"v": {"n": 1}}, one(node), kinds=READ).findings] == ["/v"]
 
 
 @pytest.mark.parametrize(
@@ -249,10 +249,10 @@ def test_an_object_with_a_gap_is_no_item():
 )
 def test_likely(node, before, after, suggestion):
     """A guess runs for reads only; for writes it comes back as a hint that names field and value."""
-    read = prepare({"v": before}, one(node), kinds=READ)
+    read = correct_arguments({"v": before}, one(node), kinds=READ)
     assert read.value == {"v": after}
     assert read.corrections[0].kind == "likely"
-    write = prepare({"v": before}, one(node), kinds=WRITE)
+    write = correct_arguments({"v": before}, one(node), kinds=WRITE)
     assert f"Send `v` as {suggestion} if that is what you mean." in write.findings[0].hint
     assert write.findings[0].data["suggestion"] == after
     assert write.findings[0].data["class"] == "likely"
@@ -287,10 +287,10 @@ FIELDS = {
 )
 def test_field_names(sent, meant, kind):
     """Case and separators of a name carry no meaning; one slip in a long word is a likely typo."""
-    prepared = prepare(sent, contract(FIELDS), kinds=READ)
+    prepared = correct_arguments(sent, contract(FIELDS), kinds=READ)
     assert prepared.value == meant
     assert (prepared.corrections[0].rule, prepared.corrections[0].kind) == ("field_name", kind)
-    allowed = prepare(sent, contract(FIELDS), kinds=WRITE)
+    allowed = correct_arguments(sent, contract(FIELDS), kinds=WRITE)
     assert bool(allowed.findings) == (kind == "likely")
     if kind == "likely":
         assert "Did you mean `amount`?" in allowed.findings[0].hint
@@ -320,7 +320,7 @@ def test_field_names(sent, meant, kind):
 )
 def test_field_names_left_alone(sent):
     """Short words, rivals, antonyms, numbered fields, present fields and misfits are never renamed."""
-    assert prepare(sent, contract(FIELDS), kinds=READ).findings
+    assert correct_arguments(sent, contract(FIELDS), kinds=READ).findings
 
 
 @pytest.mark.parametrize(
@@ -352,13 +352,13 @@ def test_field_names_left_alone(sent):
 def test_another_name_is_not_another_spelling(field, sent):
     """Signs outside ASCII, a minus sign and what stands between digits are part of a name; words differ by either end."""
     schema = {"type": "object", "properties": {field: INTEGER}, "additionalProperties": False}
-    assert prepare({sent: 1}, contract(schema), kinds=READ).findings
+    assert correct_arguments({sent: 1}, contract(schema), kinds=READ).findings
 
 
 def test_dashes_and_digits_of_another_spelling_are_the_same_name():
     """A flag as a command line has it, and digits that are parted from a word, carry no meaning."""
     schema = {"type": "object", "properties": {"dry_run": INTEGER, "line1": INTEGER}, "additionalProperties": False}
-    prepared = prepare({"--dry-run": 1, "line_1": 2}, contract(schema), kinds=WRITE)
+    prepared = correct_arguments({"--dry-run": 1, "line_1": 2}, contract(schema), kinds=WRITE)
     assert prepared.value == {"dry_run": 1, "line1": 2}
 
 
@@ -383,7 +383,7 @@ def test_what_takes_very_many_steps_is_given_up(item, value):
     """Hundreds of corrections whose proofs are dear end in a moment, with what is wrong and with nothing changed."""
     long = one({"type": "array", "items": item})
     began = time.process_time()
-    prepared = prepare({"v": value}, long, kinds=READ)
+    prepared = correct_arguments({"v": value}, long, kinds=READ)
     assert time.process_time() - began < 4
     assert prepared.findings
     assert prepared.value == {"v": value}
@@ -392,75 +392,75 @@ def test_what_takes_very_many_steps_is_given_up(item, value):
 def test_a_name_in_quotes_is_the_same_name():
     """Quotes, dots and slashes around the words of a name carry no meaning."""
     for sent in ('"user_id"', "user.id", "user/id", "`userId`", "user:id"):
-        assert prepare({sent: "u"}, contract(FIELDS), kinds=WRITE).value == {"user_id": "u"}
+        assert correct_arguments({sent: "u"}, contract(FIELDS), kinds=WRITE).value == {"user_id": "u"}
 
 
 @pytest.mark.timeout(30)
 def test_very_many_unknown_names_are_not_compared():
     """Nobody means thousands of fields at once: the work stays bounded (the bound only catches a hang)."""
     sent = {f"user_idx{n}": 1 for n in range(20_000)}
-    assert prepare(sent, contract(FIELDS), kinds=READ).findings
+    assert correct_arguments(sent, contract(FIELDS), kinds=READ).findings
 
 
 def test_numbered_fields_are_not_typos():
     """`street2` is not a slip for `street1`, also where it is the only field near."""
     schema = {"type": "object", "properties": {"street1": STRING}, "additionalProperties": False}
-    assert prepare({"street2": "x"}, contract(schema), kinds=READ).findings
+    assert correct_arguments({"street2": "x"}, contract(schema), kinds=READ).findings
 
 
 def test_two_typos_of_one_field():
     """In an open object, too, nobody chooses between two fields that may be meant."""
     schema = {"type": "object", "properties": {"amount": INTEGER}, "required": ["amount"]}
-    assert prepare({"ammount": 2}, contract(schema), kinds=READ).value == {"amount": 2}
+    assert correct_arguments({"ammount": 2}, contract(schema), kinds=READ).value == {"amount": 2}
     for sent in ({"ammount": 2, "amuont": 3}, {"Amount": 2, "ammount": 3}):
-        assert prepare(sent, contract(schema), kinds=READ).findings
+        assert correct_arguments(sent, contract(schema), kinds=READ).findings
 
 
 def test_what_a_name_means_is_found_out_for_each_object():
     """A name that means a field in one item of a list means nothing in another that has the field."""
     rows = one({"type": "array", "items": ITEM})
-    assert prepare({"v": [{"N": 1}, {"n_": 2}]}, rows, kinds=WRITE).value == {"v": [{"n": 1}, {"n": 2}]}
+    assert correct_arguments({"v": [{"N": 1}, {"n_": 2}]}, rows, kinds=WRITE).value == {"v": [{"n": 1}, {"n": 2}]}
     for first in ({"N": 1}, {"n": 1}):
-        assert prepare({"v": [first, {"N": 2, "n": 3}]}, rows, kinds=READ).findings
+        assert correct_arguments({"v": [first, {"N": 2, "n": 3}]}, rows, kinds=READ).findings
 
 
 def test_a_renamed_value_that_fits_is_as_it_was():
     """What fits under its right name is not spelled in another way, too."""
     made = contract({"properties": {"user_name": {"type": ["string", "integer"]}}, "additionalProperties": False})
-    assert prepare({"userName": "5"}, made, kinds=WRITE).value == {"user_name": "5"}
+    assert correct_arguments({"userName": "5"}, made, kinds=WRITE).value == {"user_name": "5"}
 
 
 def test_two_fields_of_one_spelling():
     """A schema with two fields that differ in case only leaves a third spelling to the model."""
     schema = {"type": "object", "properties": {"ID": STRING, "id": STRING}, "additionalProperties": False}
-    assert prepare({"Id": "x"}, contract(schema), kinds=READ).findings
+    assert correct_arguments({"Id": "x"}, contract(schema), kinds=READ).findings
 
 
 def test_long_words_may_slip_twice():
     """A word of nine letters or more is recognised with two slips."""
     schema = {"type": "object", "properties": {"destination": STRING}, "required": ["destination"]}
-    assert prepare({"destnatoin": "x"}, contract(schema), kinds=READ).value == {"destination": "x"}
+    assert correct_arguments({"destnatoin": "x"}, contract(schema), kinds=READ).value == {"destination": "x"}
 
 
 def test_unknown_field_is_never_dropped():
     """A field the schema does not know is not thrown away to make the rest fit."""
-    prepared = prepare({"user_id": "u", "note": "urgent"}, contract(FIELDS), kinds=READ)
+    prepared = correct_arguments({"user_id": "u", "note": "urgent"}, contract(FIELDS), kinds=READ)
     assert [finding.code for finding in prepared.findings] == ["unknown_field"]
 
 
 def test_missing_is_never_filled():
     """A required field is asked for, also where the schema has a default."""
-    assert prepare({}, one({"type": "integer", "default": 3}), kinds=READ).findings[0].code == "missing_field"
+    assert correct_arguments({}, one({"type": "integer", "default": 3}), kinds=READ).findings[0].code == "missing_field"
 
 
 def test_null_for_an_absent_optional():
     """Null for an optional field is left out; for a required, undeclared or listed one it is refused."""
-    assert prepare({"v": None}, one(INTEGER, required=False), kinds=WRITE).value == {}
-    assert prepare({"v": None}, one(INTEGER), kinds=WRITE).findings
+    assert correct_arguments({"v": None}, one(INTEGER, required=False), kinds=WRITE).value == {}
+    assert correct_arguments({"v": None}, one(INTEGER), kinds=WRITE).findings
     open_map = contract({"type": "object", "additionalProperties": INTEGER})
-    assert prepare({"x": None}, open_map, kinds=WRITE).findings
-    assert prepare({"v": [None]}, one(NUMBERS), kinds=WRITE).findings
-    held = prepare({"v": None}, one(INTEGER, required=False), kinds=()).findings[0]
+    assert correct_arguments({"x": None}, open_map, kinds=WRITE).findings
+    assert correct_arguments({"v": [None]}, one(NUMBERS), kinds=WRITE).findings
+    held = correct_arguments({"v": None}, one(INTEGER, required=False), kinds=()).findings[0]
     assert "Leave `v` out" in held.hint
 
 
@@ -475,7 +475,7 @@ def test_null_for_an_absent_optional():
 )
 def test_envelope(sent):
     """An envelope that holds exactly the arguments is opened, and what is inside corrected."""
-    prepared = prepare(sent, one(INTEGER), kinds=WRITE)
+    prepared = correct_arguments(sent, one(INTEGER), kinds=WRITE)
     assert prepared.value == {"v": 1}
     assert prepared.corrections[0].rule == "envelope"
 
@@ -497,36 +497,36 @@ def test_envelope(sent):
 )
 def test_no_envelope(sent):
     """Anything beside the arguments, another tool's name, or a misfit inside keeps it closed."""
-    assert prepare(sent, one(INTEGER), kinds=READ).findings
+    assert correct_arguments(sent, one(INTEGER), kinds=READ).findings
 
 
 def test_envelope_needs_its_class():
     """Without the class equivalent, the envelope is not opened."""
-    assert prepare({"arguments": {"v": 1}}, one(INTEGER), kinds=("likely",)).findings
+    assert correct_arguments({"arguments": {"v": 1}}, one(INTEGER), kinds=("likely",)).findings
 
 
 def test_empty_envelope():
     """An envelope around no arguments is opened where no argument is needed."""
-    assert prepare({"arguments": {}}, one(INTEGER, required=False), kinds=WRITE).value == {}
+    assert correct_arguments({"arguments": {}}, one(INTEGER, required=False), kinds=WRITE).value == {}
 
 
 @pytest.mark.parametrize("whole", [[{"v": 1}, 2], ["arguments"], "arguments", None])
 def test_wrong_whole(whole):
     """Arguments that are no object at all are one finding about the whole."""
-    assert [finding.at for finding in prepare(whole, one(INTEGER), kinds=READ).findings] == [""]
+    assert [finding.at for finding in correct_arguments(whole, one(INTEGER), kinds=READ).findings] == [""]
 
 
 def test_a_rule_about_the_whole_beside_one_about_a_field():
     """What is wrong with the whole and with a field are two findings, and nothing is exchanged between them."""
     made = contract({"type": "object", "properties": {"v": INTEGER}, "not": {"required": ["w"]}})
-    found = prepare({"v": "two", "w": 1}, made, kinds=READ).findings
+    found = correct_arguments({"v": "two", "w": 1}, made, kinds=READ).findings
     assert sorted(finding.at for finding in found) == ["", "/v"]
 
 
 def test_inner_places():
     """JSON text is opened and its inside corrected; every step is recorded with its pointer."""
     node = {"type": "array", "items": {"type": "object", "properties": {"a/b": {"type": "array", "items": INTEGER}}}}
-    prepared = prepare({"v": '[{"a/b": "[\\"1\\"]"}]'}, one(node), kinds=WRITE)
+    prepared = correct_arguments({"v": '[{"a/b": "[\\"1\\"]"}]'}, one(node), kinds=WRITE)
     assert prepared.value == {"v": [{"a/b": [1]}]}
     assert [item.at for item in prepared.corrections] == ["/v", "/v/0/a~1b", "/v/0/a~1b/0"]
 
@@ -545,42 +545,51 @@ def test_references_are_followed():
     resources = {"urn:x": {"$id": "urn:x", "$defs": {"n": {"type": "integer"}}}}
     made = contract(schema, schemas=resources)
     sent = {"v": "1", "self": {"v": "2"}, "k": "1", "z": "3", "p1": "4", "w": "5"}
-    assert prepare(sent, made, kinds=WRITE).value == {"v": 1, "self": {"v": 2}, "k": 1, "z": 3, "p1": 4, "w": 5}
+    assert correct_arguments(sent, made, kinds=WRITE).value == {
+        "v": 1,
+        "self": {"v": 2},
+        "k": 1,
+        "z": 3,
+        "p1": 4,
+        "w": 5,
+    }
 
 
 def test_tuples():
     """Items are judged by their own place: prefix items by position, the rest by the rest."""
     node = {"type": "array", "prefixItems": [STRING, INTEGER], "items": BOOLEAN}
-    assert prepare({"v": ["a", "1", "true"]}, one(node), kinds=WRITE).value == {"v": ["a", 1, True]}
+    assert correct_arguments({"v": ["a", "1", "true"]}, one(node), kinds=WRITE).value == {"v": ["a", 1, True]}
 
 
 def test_nothing_else_may_get_worse():
     """A step that breaks another rule is not taken: equal items where all must differ."""
     node = {"type": "array", "items": {"enum": ["A", "B"]}, "uniqueItems": True}
-    assert prepare({"v": ["A", "a"]}, one(node), kinds=WRITE).findings
+    assert correct_arguments({"v": ["A", "a"]}, one(node), kinds=WRITE).findings
 
 
 def test_many_alike():
     """A long list with the same slip in every item is corrected in few validations; beyond the bound refused."""
-    assert prepare({"v": [str(i) for i in range(200)]}, one(NUMBERS), kinds=WRITE).value == {"v": list(range(200))}
-    too_many = prepare({"v": [str(i) for i in range(400)]}, one(NUMBERS), kinds=WRITE)
+    assert correct_arguments({"v": [str(i) for i in range(200)]}, one(NUMBERS), kinds=WRITE).value == {
+        "v": list(range(200))
+    }
+    too_many = correct_arguments({"v": [str(i) for i in range(400)]}, one(NUMBERS), kinds=WRITE)
     assert too_many.findings
     assert too_many.corrections == ()
 
 
 def test_alike_but_not_all():
     """One bad item among many refuses the whole, and the finding names that item."""
-    prepared = prepare({"v": ["1", "2", "x", "4"]}, one(NUMBERS), kinds=WRITE)
+    prepared = correct_arguments({"v": ["1", "2", "x", "4"]}, one(NUMBERS), kinds=WRITE)
     assert [finding.at for finding in prepared.findings] == ["/v/2"]
-    gaps = prepare({"v": [{}, {}]}, one({"type": "array", "items": ITEM}), kinds=READ)
+    gaps = correct_arguments({"v": [{}, {}]}, one({"type": "array", "items": ITEM}), kinds=READ)
     assert [finding.at for finding in gaps.findings] == ["/v/0/n", "/v/1/n"]
 
 
 def test_alike_with_other_results():
     """Items that would collide are settled one by one as far as that goes, and then refused."""
     node = {"type": "array", "items": INTEGER, "uniqueItems": True}
-    assert prepare({"v": ["1", "2"]}, one(node), kinds=WRITE).value == {"v": [1, 2]}
-    assert prepare({"v": ["1", "1.0"]}, one(node), kinds=WRITE).findings
+    assert correct_arguments({"v": ["1", "2"]}, one(node), kinds=WRITE).value == {"v": [1, 2]}
+    assert correct_arguments({"v": ["1", "1.0"]}, one(node), kinds=WRITE).findings
 
 
 def test_values_in_each_others_place():
@@ -590,10 +599,12 @@ def test_values_in_each_others_place():
         "properties": {"place": STRING, "items": STRINGS, "n": INTEGER, "l": {"properties": {"m": INTEGER}}},
     }
     swapped = {"place": ["fries"], "items": "Joe's"}
-    found = prepare(swapped, contract(schema), kinds=READ)
+    found = correct_arguments(swapped, contract(schema), kinds=READ)
     assert (found.value, found.corrections) == (swapped, ())
     assert [finding.at for finding in found.findings] == ["/place", "/items"]
-    alone = prepare({"place": "Joe's", "items": "fries", "n": "2", "l": {"m": "3"}}, contract(schema), kinds=WRITE)
+    alone = correct_arguments(
+        {"place": "Joe's", "items": "fries", "n": "2", "l": {"m": "3"}}, contract(schema), kinds=WRITE
+    )
     assert alone.value == {"place": "Joe's", "items": ["fries"], "n": 2, "l": {"m": 3}}
 
 
@@ -601,7 +612,7 @@ def test_large_values_end_soon():
     """A large value that cannot be corrected costs a bounded number of validations."""
     rows = [{"n": "1-2", "note": "x" * 200} for _ in range(500)]
     node = {"type": "array", "items": {"type": "object", "properties": {"n": INTEGER, "note": STRING}}}
-    assert prepare({"v": rows}, one(node), kinds=READ).findings
+    assert correct_arguments({"v": rows}, one(node), kinds=READ).findings
     mixed = [{f"Nn{i}": 1} for i in range(60)]
     odd = {
         "type": "array",
@@ -613,7 +624,7 @@ def test_large_values_end_soon():
     }
     padded = {"v": mixed, "w": "x" * 150_000}
     schema = {"type": "object", "properties": {"v": odd, "w": STRING}}
-    assert prepare(padded, contract(schema), kinds=READ).findings
+    assert correct_arguments(padded, contract(schema), kinds=READ).findings
 
 
 def test_rounds_are_bounded():
@@ -626,8 +637,8 @@ def test_rounds_are_bounded():
             value = {"v": json.dumps(value)}
         return value
 
-    assert prepare(nested(5), contract(node), kinds=WRITE).findings == ()
-    assert prepare(nested(10), contract(node), kinds=WRITE).findings
+    assert correct_arguments(nested(5), contract(node), kinds=WRITE).findings == ()
+    assert correct_arguments(nested(10), contract(node), kinds=WRITE).findings
 
 
 @pytest.mark.parametrize(
@@ -642,26 +653,28 @@ def test_rounds_are_bounded():
 def test_names_by_other_rules(schema):
     """Whichever keyword speaks against a name, the loop ends with an answer."""
     made = contract({"type": "object", "properties": {"user_name": STRING}, **schema})
-    assert prepare({"user_nam_": "x", "long_name_": 1}, made, kinds=READ).value
+    assert correct_arguments({"user_nam_": "x", "long_name_": 1}, made, kinds=READ).value
 
 
 def test_no_json_value():
     """Python values that are no JSON are a finding, not an exception, with and without a dump."""
     for canonical in (None, b"{}"):
         for odd in ({1, 2}, object()):
-            found = prepare({"v": odd}, one({}), kinds=READ, canonical=canonical).findings
+            found = correct_arguments({"v": odd}, one({}), kinds=READ, canonical=canonical).findings
             assert [finding.code for finding in found] == ["not_json"]
 
 
 def test_placeholders_are_refused():
     """A placeholder is a finding also where it fits the schema, and hides a lesser finding at its place."""
     for canonical in (None, b'{"v":"<user_id>"}'):
-        found = prepare({"v": "<user_id>"}, one(STRING), kinds=READ, canonical=canonical).findings
+        found = correct_arguments({"v": "<user_id>"}, one(STRING), kinds=READ, canonical=canonical).findings
         assert [finding.code for finding in found] == ["placeholder"]
-    assert [finding.code for finding in prepare({"v": "TODO"}, one(INTEGER), kinds=READ).findings] == ["placeholder"]
-    assert prepare({"v": '["..."]'}, one(STRINGS), kinds=READ).findings[0].at == "/v/0"
+    assert [finding.code for finding in correct_arguments({"v": "TODO"}, one(INTEGER), kinds=READ).findings] == [
+        "placeholder"
+    ]
+    assert correct_arguments({"v": '["..."]'}, one(STRINGS), kinds=READ).findings[0].at == "/v/0"
     made = one(STRING, correctors={"v": lambda value: "<user_id>"})
-    found = prepare({"v": True}, made, kinds=WRITE, canonical=b'{"v":true}').findings
+    found = correct_arguments({"v": True}, made, kinds=WRITE, canonical=b'{"v":true}').findings
     assert [finding.code for finding in found] == ["placeholder"]
 
 
@@ -669,7 +682,7 @@ def test_valid_is_the_same_object():
     """A valid value passes as the very object it is, on every way in."""
     value = {"v": "a <b> c"}
     for canonical in (None, json.dumps(value).encode(), b'{"v":"$5"}'):
-        prepared = prepare(value, one(STRING), kinds=READ, canonical=canonical)
+        prepared = correct_arguments(value, one(STRING), kinds=READ, canonical=canonical)
         assert prepared.value is value
         assert not prepared.changed
 
@@ -695,7 +708,7 @@ def test_valid_is_the_same_object():
 def test_confidence(repairs, corrections, given_value, expected):
     """The heuristic of the design; what the host gave is lowered by at most 0.15."""
     made = [Correction(at, rule, 1, 2, kind) for at, rule, kind in corrections]
-    assert confidence(repairs, made, given_value) == expected
+    assert call_confidence(repairs, made, given_value) == expected
 
 
 SCHEMA = {
@@ -729,7 +742,7 @@ NAMES = st.sampled_from([*SCHEMA["properties"], "Count", "userName", "pirce", "a
 def test_laws(value, kinds):
     """Touching nothing in place; valid or refused; twice is once; only allowed classes; all of it recorded."""
     before = copy.deepcopy(value)
-    prepared = prepare(value, LAWFUL, kinds=kinds)
+    prepared = correct_arguments(value, LAWFUL, kinds=kinds)
     assert value == before
     if LAWFUL.input.accepts(value) and not prepared.findings:
         assert prepared.value is value
@@ -741,7 +754,7 @@ def test_laws(value, kinds):
     assert LAWFUL.input.accepts(prepared.value)
     assert prepared.changed == bool(prepared.corrections)
     assert {item.kind for item in prepared.corrections} <= set(kinds)
-    again = prepare(prepared.value, LAWFUL, kinds=kinds)
+    again = correct_arguments(prepared.value, LAWFUL, kinds=kinds)
     assert again.value is prepared.value
     assert again.corrections == ()
     assert again.findings == ()
@@ -749,7 +762,7 @@ def test_laws(value, kinds):
 
 def test_law_no_value_appears_from_nowhere():
     """A required field that is absent stays absent whatever else is corrected."""
-    prepared = prepare({"price": "2", "ok": "true"}, LAWFUL, kinds=READ)
+    prepared = correct_arguments({"price": "2", "ok": "true"}, LAWFUL, kinds=READ)
     assert [finding.at for finding in prepared.findings] == ["/count"]
 
 
@@ -762,7 +775,7 @@ def test_a_declared_field_is_no_envelope():
         "additionalProperties": False,
     }
     made = Contract.from_schema("t", schema, effect="read")
-    prepared = prepare({"input": {"sku": "S1"}}, made, kinds=("equivalent", "declared", "likely"))
+    prepared = correct_arguments({"input": {"sku": "S1"}}, made, kinds=("equivalent", "declared", "likely"))
     assert {(f.code, f.at) for f in prepared.findings} == {("missing_field", "/sku"), ("wrong_type", "/input")}
 
 
@@ -770,7 +783,7 @@ def test_a_declared_field_is_no_envelope():
 def test_a_path_that_leads_nowhere_is_a_lookup_error(value, path):
     """A step below a scalar, and a name or number that is not there, are errors and no value."""
     with pytest.raises(LookupError):
-        look_up(value, path)
+        get_at(value, path)
 
 
 @pytest.mark.parametrize("mark", "،·‧；—«")
@@ -778,5 +791,5 @@ def test_marks_of_every_script_may_separate_items(mark):
     """A text with a mark that may stand between items is not one item, whatever script the mark is of."""
     contract = Contract.from_schema("tool", {"properties": {"l": {"type": "array", "items": {"type": "string"}}}})
     for text in (f"Milk{mark}Eggs", f"Milk{mark} Eggs"):
-        assert prepare({"l": text}, contract, kinds=("equivalent", "declared", "likely")).findings
-    assert prepare({"l": "L’Oréal"}, contract, kinds=("equivalent",)).value == {"l": ["L’Oréal"]}
+        assert correct_arguments({"l": text}, contract, kinds=("equivalent", "declared", "likely")).findings
+    assert correct_arguments({"l": "L’Oréal"}, contract, kinds=("equivalent",)).value == {"l": ["L’Oréal"]}

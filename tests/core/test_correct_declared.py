@@ -10,8 +10,8 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract import units
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.correctors import compile_correctors
-from pokayoke.core.correct.correct import CODES, prepare
-from pokayoke.core.schema.facts import same
+from pokayoke.core.correct.correct import CODES, correct_arguments
+from pokayoke.core.schema.facts import equal_json
 from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
 
@@ -35,7 +35,7 @@ def order(correctors=None, **fields):
 
 
 def outcome(field, before, corrector, kinds=WRITE):
-    prepared = prepare({field: before}, order({field: corrector}), kinds=kinds)
+    prepared = correct_arguments({field: before}, order({field: corrector}), kinds=kinds)
     return prepared.value[field] if not prepared.findings else prepared.findings
 
 
@@ -66,8 +66,8 @@ def outcome(field, before, corrector, kinds=WRITE):
 )
 def test_declared(field, corrector, before, after):
     """A corrector that the contract names makes the value fit, and the change says that it was declared."""
-    prepared = prepare({field: before}, order({field: corrector}), kinds=WRITE)
-    assert same(prepared.value, {field: after})
+    prepared = correct_arguments({field: before}, order({field: corrector}), kinds=WRITE)
+    assert equal_json(prepared.value, {field: after})
     assert [item.kind for item in prepared.corrections] == ["declared"]
     assert prepared.corrections[0].rule
 
@@ -121,7 +121,7 @@ def test_an_answer_that_harms_is_no_rival():
         "properties": {"v": {"type": "array", "items": {"enum": ["A", "B"]}, "uniqueItems": True}},
     }
     made = Contract.from_schema("t", schema, correctors={"/v/*": ({"aliases": {"x": "A"}}, lambda value: "B")})
-    assert prepare({"v": ["A", "x"]}, made, kinds=WRITE).value == {"v": ["A", "B"]}
+    assert correct_arguments({"v": ["A", "x"]}, made, kinds=WRITE).value == {"v": ["A", "B"]}
 
 
 def test_what_is_declared_comes_before_a_guess_also_for_alike_items():
@@ -129,7 +129,7 @@ def test_what_is_declared_comes_before_a_guess_also_for_alike_items():
     schema = {"type": "object", "properties": {"codes": {"type": "array", "items": {"type": "string"}}}}
     asked = Contract.from_schema("f", schema, correctors={"/codes/*": lambda code: str(code).zfill(3)})
     for codes, right in (([7], ["007"]), ([7, 8], ["007", "008"])):
-        prepared = prepare({"codes": codes}, asked, kinds=(*WRITE, "likely"))
+        prepared = correct_arguments({"codes": codes}, asked, kinds=(*WRITE, "likely"))
         assert prepared.value == {"codes": right}
         assert {item.kind for item in prepared.corrections} == {"declared"}
 
@@ -139,21 +139,23 @@ def test_only_what_is_invalid_is_shown_to_a_corrector():
     seen = []
     made = order({"amount": lambda value: seen.append(value) or 1})
     for value in (5, "5"):
-        assert prepare({"amount": value}, made, kinds=WRITE).value == {"amount": 5}
+        assert correct_arguments({"amount": value}, made, kinds=WRITE).value == {"amount": 5}
     assert seen == []
 
 
 def test_nested_fields():
     """A pointer reaches fields inside lists; a name reaches only the top."""
     made = order({"/rows/*/n": "counter_suffix"})
-    assert prepare({"rows": [{"n": "2件"}, {"n": "3件"}]}, made, kinds=WRITE).value == {"rows": [{"n": 2}, {"n": 3}]}
+    assert correct_arguments({"rows": [{"n": "2件"}, {"n": "3件"}]}, made, kinds=WRITE).value == {
+        "rows": [{"n": 2}, {"n": 3}]
+    }
 
 
 @pytest.mark.parametrize("sent", [{"grams": "2件"}, {"rows": [{"n": "2件"}]}, {"rows": "2件"}])
 def test_no_other_field(sent):
     """The corrector of one field says nothing about another one, beside it or below."""
     for made in (order({"amount": "counter_suffix"}), order({"/rows/*": lambda value: {"n": 2}})):
-        assert [item.code for item in prepare(sent, made, kinds=WRITE).findings] == ["wrong_type"]
+        assert [item.code for item in correct_arguments(sent, made, kinds=WRITE).findings] == ["wrong_type"]
 
 
 def test_declared_needs_its_class():
@@ -246,20 +248,20 @@ def test_interrupts_pass():
     with pytest.raises(KeyboardInterrupt):
         outcome("amount", "seven", raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        prepare({}, order(validate_input=raising(KeyboardInterrupt())), kinds=WRITE)
+        correct_arguments({}, order(validate_input=raising(KeyboardInterrupt())), kinds=WRITE)
 
 
 def test_user_code_gets_a_copy():
     """What a corrector does to the value it is shown does not reach the call."""
     value = {"amount": [{"deep": 1}, 2]}
-    prepare(value, order({"amount": lambda item: item[0].clear()}), kinds=WRITE)
+    correct_arguments(value, order({"amount": lambda item: item[0].clear()}), kinds=WRITE)
     assert value == {"amount": [{"deep": 1}, 2]}
 
 
 def test_input_model_agrees():
     """An input model that changes nothing leaves the very object."""
     value = {"amount": 2, "rows": [{"n": 1}]}
-    prepared = prepare(value, order(validate_input=lambda args: ({**args, "amount": 2.0}, ())), kinds=WRITE)
+    prepared = correct_arguments(value, order(validate_input=lambda args: ({**args, "amount": 2.0}, ())), kinds=WRITE)
     assert prepared.value is value
     assert prepared.corrections == ()
 
@@ -271,7 +273,7 @@ def test_input_model_changes():
         return {"currency": args["currency"], "amount": min(args.get("amount", 1), 10)}, ()
 
     value = {"currency": "CNY", "amount": "20", "day": "2026-01-01"}
-    prepared = prepare(value, order(validate_input=model), kinds=WRITE)
+    prepared = correct_arguments(value, order(validate_input=model), kinds=WRITE)
     assert prepared.value == {"currency": "CNY", "amount": 10}
     assert [(item.at, item.before, item.after, item.kind) for item in prepared.corrections] == [
         ("/amount", "20", 20, "equivalent"),
@@ -283,7 +285,9 @@ def test_input_model_changes():
 
 def test_input_model_needs_the_class():
     """Where declared corrections are not allowed, the change is a hint."""
-    prepared = prepare({"amount": 20}, order(validate_input=lambda args: ({"amount": 10}, ())), kinds=("equivalent",))
+    prepared = correct_arguments(
+        {"amount": 20}, order(validate_input=lambda args: ({"amount": 10}, ())), kinds=("equivalent",)
+    )
     assert prepared.findings[0].code == "correction_not_allowed"
     assert "Send `amount` as 10" in prepared.findings[0].hint
     assert prepared.value == {"amount": 20}
@@ -291,10 +295,10 @@ def test_input_model_needs_the_class():
 
 def test_input_model_refuses():
     """What the input model finds is passed on, and nothing is changed; what the schema refuses it cannot let pass."""
-    seven = prepare({"amount": "seven"}, order(validate_input=lambda args: ({"amount": 7}, ())), kinds=WRITE)
+    seven = correct_arguments({"amount": "seven"}, order(validate_input=lambda args: ({"amount": 7}, ())), kinds=WRITE)
     assert [item.code for item in seven.findings] == ["wrong_type"]
     finding = Finding("invalid_argument", "/amount")
-    prepared = prepare({"amount": 20}, order(validate_input=lambda args: ({}, (finding,))), kinds=WRITE)
+    prepared = correct_arguments({"amount": 20}, order(validate_input=lambda args: ({}, (finding,))), kinds=WRITE)
     assert prepared.findings == (finding,)
     assert prepared.value == {"amount": 20}
 
@@ -320,7 +324,7 @@ COUNTER = iter(range(1, 1000))
 )
 def test_input_model_misbehaves(model):
     """A model that raises, returns what cannot be used, or never settles is a finding that blames the policy."""
-    prepared = prepare({"amount": 1}, order(validate_input=model), kinds=WRITE)
+    prepared = correct_arguments({"amount": 1}, order(validate_input=model), kinds=WRITE)
     assert [(item.code, item.blame) for item in prepared.findings] == [("corrector_failed", "policy")]
     assert prepared.value == {"amount": 1}
 
@@ -333,7 +337,7 @@ def test_input_model_gets_a_copy():
         return {"rows": [{"n": 1}]}, ()
 
     value = {"rows": [{"n": 1}]}
-    assert prepare(value, order(validate_input=model), kinds=WRITE).value is value
+    assert correct_arguments(value, order(validate_input=model), kinds=WRITE).value is value
     assert value == {"rows": [{"n": 1}]}
 
 
@@ -343,8 +347,8 @@ UNITS = ["kg", "g", "mg", "lb", "oz", "km", "m", "in", "mi", "s", "h", "wk", "l"
 @given(st.sampled_from(UNITS), st.sampled_from(UNITS), st.integers(-(10**6), 10**6))
 def test_law_conversion_is_exact_and_reversible(one, other, number):
     """There and back is the same number, and units of another dimension never convert."""
-    first, second = units.unit(one), units.unit(other)
-    there = units.convert(f"{number} {one}", second)
+    first, second = units.find_unit(one), units.find_unit(other)
+    there = units.convert_amount(f"{number} {one}", second)
     assert (there is None) == (first.dimension != second.dimension)
     if there is not None:
         assert (there * second.factor + second.offset - first.offset) / first.factor == number
@@ -352,7 +356,7 @@ def test_law_conversion_is_exact_and_reversible(one, other, number):
 
 def test_unit_names():
     """Symbols are exact, words are read in any case, what means two things is unknown."""
-    assert units.unit("Kilograms") is units.unit("kilograms") is not None
-    assert units.unit("Mg") is None
+    assert units.find_unit("Kilograms") is units.find_unit("kilograms") is not None
+    assert units.find_unit("Mg") is None
     for name in ("gallon", "ton", "pint", "KB", "month", ""):
-        assert units.unit(name) is None
+        assert units.find_unit(name) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pokayoke.core.flow.failures import explain, trouble
+from pokayoke.core.flow.failures import execution_finding, store_error_text
 from pokayoke.core.flow.steps import Raised
 from pokayoke.errors import StoreError
 
@@ -19,24 +19,24 @@ class WordlessError(Exception):
 
 def test_an_error_that_cannot_tell_its_text_is_told_without_it():
     """The tool's own code does not end the call."""
-    found = explain(Raised(WordlessError(SystemExit())), "pay", "write", doubtful=False, exhausted=False)
+    found = execution_finding(Raised(WordlessError(SystemExit())), "pay", "write", doubtful=False, exhausted=False)
     assert "without a readable text" in found.message
 
 
 def test_an_interrupt_while_an_error_tells_its_text_is_no_text():
     """A person who presses Ctrl-C is heard, wherever the program is."""
     with pytest.raises(KeyboardInterrupt):
-        explain(Raised(WordlessError(KeyboardInterrupt())), "pay", "write", doubtful=False, exhausted=False)
+        execution_finding(Raised(WordlessError(KeyboardInterrupt())), "pay", "write", doubtful=False, exhausted=False)
 
 
 @pytest.mark.parametrize("exhausted", [True, False])
 def test_the_model_hears_that_a_tool_was_tried_more_than_once_only_where_it_was(exhausted):
     """Who is told of several tries need not ask for another; of one that was not repeated nobody says so."""
-    found = explain(Raised(OSError("down")), "look", "read", doubtful=False, exhausted=exhausted)
+    found = execution_finding(Raised(OSError("down")), "look", "read", doubtful=False, exhausted=exhausted)
     assert ("several tries" in found.hint) is exhausted
 
 
 def test_a_store_says_what_to_do_and_a_driver_only_what_it_was():
     """The store's own text is written for operators; that of a driver may hold values."""
-    assert trouble(StoreError("the disk is full; free some space")) == "the disk is full; free some space"
-    assert trouble(OSError("card 4111")) == "OSError"
+    assert store_error_text(StoreError("the disk is full; free some space")) == "the disk is full; free some space"
+    assert store_error_text(OSError("card 4111")) == "OSError"

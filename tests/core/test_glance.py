@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from pokayoke import Contract, ToolCall
 from pokayoke.core.flow import admit as flow
 from pokayoke.core.flow import prepare as judge
-from pokayoke.core.flow.admit import enter
-from pokayoke.core.flow.plan import snapshot
-from pokayoke.core.flow.prepare import Scene
-from pokayoke.core.flow.steps import Emit, Locate
+from pokayoke.core.flow.admit import admit_call
+from pokayoke.core.flow.plan import build_snapshot
+from pokayoke.core.flow.prepare import CallEnvironment
+from pokayoke.core.flow.steps import Emit, ResolvePaths
 from pokayoke.core.output import validate as output
-from pokayoke.core.output.last_known_good import LastGood
+from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import IntakePolicy, Policy, ToolOutputPolicy, ValidationPolicy
-from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState
-from pokayoke.runtime.driver.path_arguments import locate
+from pokayoke.runtime.driver.path_arguments import resolve_path_arguments
 
 FIELDS = {
     "type": "object",
@@ -78,7 +78,7 @@ class Seen:
     """What a call may see of its run."""
 
     def __init__(self):
-        self.state, self.rounds = RunState("r"), Rounds()
+        self.state, self.rounds = RunState("r"), TurnHistory()
 
 
 class Uncounted:
@@ -88,10 +88,10 @@ class Uncounted:
         """Note nothing."""
 
 
-def scene_of(contracts, policy, view) -> Scene:
-    return Scene(
-        snapshot=snapshot(contracts, policy), view=view, run_id="r", claimant=None, tenant=None,
-        principal=None, step=1, now=1.0, last_good=LastGood(), asks=False, meter=Uncounted(),
+def scene_of(contracts, policy, view) -> CallEnvironment:
+    return CallEnvironment(
+        snapshot=build_snapshot(contracts, policy), view=view, run_id="r", claimant=None, tenant=None,
+        principal=None, step=1, now=1.0, last_good=LastKnownGood(), asks=False, meter=Uncounted(),
     )  # fmt: skip
 
 
@@ -122,13 +122,13 @@ def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, tex
     scene = scene_of([tool], Policy(mode=mode), view)
     call = ToolCall("c", name, text, stop_reason=reason, confidence=confidence)
     for _ in range(failures):
-        view.rounds.repeats.failed("save", decided(judge.judging(call, scene)).args_hash)
-    seen, whole = judge.judged_at_a_glance(call, scene), decided(judge.judging(call, scene))
+        view.rounds.repeats.add_failure("save", decided(judge.prepare_call(call, scene)).args_hash)
+    seen, whole = judge.prepare_call_fast(call, scene), decided(judge.prepare_call(call, scene))
     # What is not decided at a glance is judged from what the look has read, if it could read anything.
-    assert whole == (seen if isinstance(seen, judge.Judged) else decided(judge.judging(call, scene, seen)))
+    assert whole == (seen if isinstance(seen, judge.PreparedCall) else decided(judge.prepare_call(call, scene, seen)))
     usual = (name, reason in {None, "stop", "tool_use"}, confidence, failures) == ("save", True, None, 0)
     if usual and text == '{"name": "a"}':
-        assert isinstance(seen, judge.Judged)
+        assert isinstance(seen, judge.PreparedCall)
 
 
 class Claims:
@@ -145,13 +145,15 @@ class Claims:
 
 def up_to_the_door(call, scene):
     """What a call comes to before it needs anything but its paths, and the events on the way."""
-    steps, events = enter(call, scene), []
+    steps, events = admit_call(call, scene), []
     try:
         step = next(steps)
-        while isinstance(step, Emit | Locate):
+        while isinstance(step, Emit | ResolvePaths):
             if isinstance(step, Emit):
                 events.append(step.event)
-            step = steps.send(locate(step.contract, step.arguments) if isinstance(step, Locate) else None)
+            step = steps.send(
+                resolve_path_arguments(step.contract, step.arguments) if isinstance(step, ResolvePaths) else None
+            )
     except StopIteration as end:
         return end.value, events
     return step, events
@@ -174,8 +176,8 @@ def test_a_path_seen_at_a_glance_ends_as_in_the_rooms(workspace, effect, mode, p
     tool = Contract.from_schema("save", fields, output_schema="text", effect=effect, paths={"path": (workspace,)})
     call, ends = ToolCall("c", "save", json.dumps({"name": "a", "path": path})), []
     scene = msgspec.structs.replace(scene_of([tool], Policy(mode=mode), Seen()), claimant=Claims())
-    for look in (judge.judged_at_a_glance, lambda *_: None):
-        with mock.patch.object(flow, "judged_at_a_glance", look):
+    for look in (judge.prepare_call_fast, lambda *_: None):
+        with mock.patch.object(flow, "prepare_call_fast", look):
             ends.append(up_to_the_door(call, msgspec.structs.replace(scene, view=Seen())))
     assert ends[0] == ends[1]
 
@@ -185,14 +187,14 @@ def test_a_text_over_its_limit_is_left_to_the_rooms(most, seen):
     """The look keeps to the policy's limit to the character."""
     tool = Contract.from_schema("save", FIELDS, output_schema="text")
     policy = Policy(validation=ValidationPolicy(intake=IntakePolicy(max_chars=most)))
-    found = judge.judged_at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], policy, Seen()))
+    found = judge.prepare_call_fast(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], policy, Seen()))
     assert (found is not None) is seen
 
 
 def test_contracts_with_code_of_their_own_are_never_decided_at_a_glance():
     """A user's validator and correctors always get their turn."""
     tool = Contract.from_schema("save", FIELDS, output_schema="text", validate_input=lambda value: (value, ()))
-    assert judge.judged_at_a_glance(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
+    assert judge.prepare_call_fast(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
 
 
 RESPONSE = {"type": "object", "properties": {"status": {}, "_meta": {}}}
@@ -225,7 +227,10 @@ CONTRACTS = [
 def test_an_answer_judged_at_a_glance_is_judged_as_in_the_rooms(contract, raw):
     """Whatever the look says about an answer, the rooms say alike; and an ordinary answer is judged by it."""
     policy = ToolOutputPolicy()
-    quick, whole = output._at_a_glance(raw, contract, policy), output._at_length(raw, contract, {}, policy)
+    quick, whole = (
+        output._check_output_fast(raw, contract, policy),
+        output._check_output_fully(raw, contract, {}, policy),
+    )
     assert quick is None or quick == whole
     if contract is CONTRACTS[0] and raw in ('{"name": "a"}', {"name": "a"}):
         assert quick is not None

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from pokayoke import Guard, ToolCall
-from pokayoke.core.gate.rules import Principal, principal_of
-from pokayoke.core.ident import kept_id, text_id
+from pokayoke.core.gate.rules import Principal, as_principal
+from pokayoke.core.ident import as_storable_id, as_text_id
 from pokayoke.errors import UsageError
 
 
@@ -21,14 +21,14 @@ class Text(str):
 @pytest.mark.parametrize("kept", ["a", "run-1", "Zoë 林 🙂", "two\nlines\x1b", "x" * 500, Text("t")])
 def test_an_id_that_every_store_keeps_is_taken(kept):
     """Text of up to 500 characters is returned as plain text."""
-    assert text_id(kept, "run_id") == kept
-    assert type(text_id(kept, "run_id")) is str
+    assert as_text_id(kept, "run_id") == kept
+    assert type(as_text_id(kept, "run_id")) is str
 
 
 def test_an_empty_id_of_a_run_names_none():
     """It is as if the host had given none."""
     assert not Guard([]).run("").named
-    assert text_id("", "run_id", empty=True) == ""
+    assert as_text_id("", "run_id", empty=True) == ""
 
 
 @pytest.mark.parametrize("name", ["session", "tenant", "principal"])
@@ -63,21 +63,21 @@ def test_any_other_id_is_refused_when_a_run_is_opened(refused, why):
 
 def test_an_id_of_a_framework_is_kept_whatever_it_is():
     """One that a store keeps stays as it is; any other has a hash of its own, the same each time."""
-    assert kept_id("thread 1\n") == "thread 1\n"
-    assert kept_id(7) == "7"
+    assert as_storable_id("thread 1\n") == "thread 1\n"
+    assert as_storable_id(7) == "7"
     odd = ["x" * 501, "x" * 502, "a\0", "a\x1f", "\ud800", "\udfff"]
-    assert [text_id(kept_id(ident), "run_id") for ident in odd] == [kept_id(ident) for ident in odd]
-    assert len({*map(kept_id, odd)}) == len(odd)
+    assert [as_text_id(as_storable_id(ident), "run_id") for ident in odd] == [as_storable_id(ident) for ident in odd]
+    assert len({*map(as_storable_id, odd)}) == len(odd)
 
 
 def test_a_principal_is_an_id_or_an_id_with_roles():
     """Roles come as any collection of texts, and one text is not a collection of letters."""
-    assert principal_of(None) is None
-    assert principal_of("u") == principal_of({"id": "u"}) == Principal("u")
-    assert principal_of({"id": "u", "roles": ["a", "b"]}) == principal_of(Principal("u", ("a", "b")))
+    assert as_principal(None) is None
+    assert as_principal("u") == as_principal({"id": "u"}) == Principal("u")
+    assert as_principal({"id": "u", "roles": ["a", "b"]}) == as_principal(Principal("u", ("a", "b")))
     for roles in ("admin", 5, None, ["a", 5], [["a"]]):
         with pytest.raises(UsageError, match="role"):
-            principal_of({"id": "u", "roles": roles})
+            as_principal({"id": "u", "roles": roles})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.intake import REFUSALS, REPAIRS, from_value, read_arguments
+from pokayoke.core.intake import REFUSALS, REPAIRS, copy_arguments, read_arguments
 from pokayoke.core.intake import grading as module
 from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
@@ -557,8 +557,8 @@ def test_depth_is_bounded_for_every_reader():
     assert read_arguments(json.dumps(deep), max_depth=4).grade == "exact"
     for text in (json.dumps(deep), repr(deep), json.dumps(json.dumps(deep))):
         assert read_arguments(text, max_depth=3).value is None
-    assert from_value(deep, max_depth=4).grade == "exact"
-    assert from_value(deep, max_depth=3).reason == "too_deep"
+    assert copy_arguments(deep, max_depth=4).grade == "exact"
+    assert copy_arguments(deep, max_depth=3).reason == "too_deep"
 
 
 def test_a_stack_already_deep_is_a_refusal(monkeypatch):
@@ -567,7 +567,7 @@ def test_a_stack_already_deep_is_a_refusal(monkeypatch):
     def overflow(*_):
         raise RecursionError
 
-    monkeypatch.setattr(module.Reader, "read_object", overflow)
+    monkeypatch.setattr(module.LenientReader, "read_object", overflow)
     assert read_arguments("{'a': 1}").reason == "too_deep"
 
 
@@ -581,7 +581,7 @@ def test_valid_json_is_exact(value):
         reading = read_arguments(text)
         assert (reading.grade, reading.repairs) == ("exact", ())
         assert same(reading.value, value)
-        assert from_value(value).canonical == reading.canonical
+        assert copy_arguments(value).canonical == reading.canonical
 
 
 @given(st.dictionaries(st.text(max_size=6), JSON_VALUES, min_size=1, max_size=5))
@@ -653,7 +653,7 @@ def test_parsed_arguments_that_grow_when_written_are_too_long():
     shared = ["x"]
     for _ in range(60):
         shared = [shared, shared]
-    assert from_value({"a": shared}).reason == "too_long"
+    assert copy_arguments({"a": shared}).reason == "too_long"
 
 
 @pytest.mark.parametrize(

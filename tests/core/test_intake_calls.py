@@ -267,7 +267,7 @@ def test_a_stack_already_deep_is_a_refusal(monkeypatch):
     def overflow(*_):
         raise RecursionError
 
-    monkeypatch.setattr(module.Reader, "read_object", overflow)
+    monkeypatch.setattr(module.LenientReader, "read_object", overflow)
     assert read_calls('{"name": "f"}').calls[0].reading.reason == "too_deep"
 
 

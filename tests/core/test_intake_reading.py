@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.intake import CODES, REFUSALS, REPAIRS, Reading, finding_for, from_value, is_cut, read_arguments
+from pokayoke.core.intake import (
+    CODES,
+    REFUSALS,
+    REPAIRS,
+    Reading,
+    copy_arguments,
+    is_cut,
+    read_arguments,
+    reading_finding,
+)
 from pokayoke.core.json import strict
 from pokayoke.errors import UsageError
 
@@ -23,7 +32,7 @@ def test_every_refusal_becomes_one_short_sentence(reason):
     """For each reason the finding carries its code, place and meaning, and a hint below 600 characters."""
     grade, meaning = REFUSALS[reason]
     reading = Reading(grade=grade, reason=reason, position=7)
-    finding = finding_for(reading, effect="write", tool="pay")
+    finding = reading_finding(reading, effect="write", tool="pay")
     assert (finding.code, finding.at, finding.blame) == (reason, "", "model")
     assert CODES[reason] == meaning
     assert meaning in finding.message
@@ -31,33 +40,33 @@ def test_every_refusal_becomes_one_short_sentence(reason):
     assert f"{meaning} at character 7" in finding.hint
     assert len(finding.hint) < 600
     assert finding.data == {"grade": grade, "position": 7, "repairs": []}
-    assert " at character" not in finding_for(Reading(grade=grade, reason=reason), effect="write", tool="pay").hint
+    assert " at character" not in reading_finding(Reading(grade=grade, reason=reason), effect="write", tool="pay").hint
 
 
 def test_an_edited_reading_is_a_suggestion_to_a_write_and_runs_for_a_read():
     """A write gets the whole reading to confirm, as long as it is short; a read has nothing to be told."""
     reading = read_arguments('{"a": 1, "b": x"}', schema=SCHEMA)
     for effect in ("write", "destructive"):
-        finding = finding_for(reading, effect=effect, tool="pay")
+        finding = reading_finding(reading, effect=effect, tool="pay")
         assert '{"a":1,"b":"x"}' in finding.hint
         assert finding.code == "edit_suggested"
     with pytest.raises(UsageError):
-        finding_for(reading, effect="read", tool="pay")
+        reading_finding(reading, effect="read", tool="pay")
     long = read_arguments('{"a": 1, "b": ' + "x" * 500 + '"}', schema=SCHEMA)
     assert long.grade == "edited"
-    assert len(finding_for(long, effect="write", tool="pay").hint) < 600
+    assert len(reading_finding(long, effect="write", tool="pay").hint) < 600
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '{"a": 1,}'])
 def test_a_reading_that_may_run_has_no_finding(text):
     """Asking for the refusal of a proven reading is the programmer's mistake."""
     with pytest.raises(UsageError):
-        finding_for(read_arguments(text), effect="write", tool="pay")
+        reading_finding(read_arguments(text), effect="write", tool="pay")
 
 
 def test_a_tool_name_cannot_speak_to_the_model():
     """A name with control characters, or a very long one, is shortened and escaped in the sentence."""
-    finding = finding_for(read_arguments("x"), effect="read", tool="a\x1b[31m\n" + "b" * 500)
+    finding = reading_finding(read_arguments("x"), effect="read", tool="a\x1b[31m\n" + "b" * 500)
     assert "\x1b" not in finding.hint + finding.message
     assert "\n" not in finding.hint + finding.message
     assert len(finding.hint) < 600
@@ -179,7 +188,7 @@ class Table(dict):
 )
 def test_only_plain_json_passes_as_parsed_arguments(value, reason):
     """What would change, fail or surprise on its way through JSON is refused."""
-    assert (from_value(value).grade, from_value(value).reason) == ("lossy", reason)
+    assert (copy_arguments(value).grade, copy_arguments(value).reason) == ("lossy", reason)
 
 
 def test_cycles_and_depth_without_end_are_refused():
@@ -192,9 +201,9 @@ def test_cycles_and_depth_without_end_are_refused():
         deep, pairs = {"a": deep}, (pairs,)
     turn: list = []
     turn.append((turn,))
-    assert from_value(cycle).reason == from_value({"a": turn}).reason == "not_json"
-    assert from_value({"a": math.nan, "b": pairs}).reason == "not_json"
-    assert from_value(deep).reason == from_value({"a": pairs}).reason == "too_deep"
+    assert copy_arguments(cycle).reason == copy_arguments({"a": turn}).reason == "not_json"
+    assert copy_arguments({"a": math.nan, "b": pairs}).reason == "not_json"
+    assert copy_arguments(deep).reason == copy_arguments({"a": pairs}).reason == "too_deep"
 
 
 @given(
@@ -213,7 +222,7 @@ def test_cycles_and_depth_without_end_are_refused():
 )
 def test_plain_arguments_are_exact_and_copied(value):
     """A plain value is graded exact, equal with its types, and shares no container with the one given."""
-    reading = from_value(value)
+    reading = copy_arguments(value)
     assert reading.grade == "exact"
     assert (
         repr(reading.value) == repr(dict(sorted(value.items(), key=lambda item: item[0].encode())))
@@ -226,8 +235,8 @@ def test_plain_arguments_are_exact_and_copied(value):
 
 def test_the_size_of_parsed_arguments_is_counted_in_characters():
     """Text of many bytes and few characters passes up to the cap."""
-    assert from_value({"a": "é" * 100}, max_chars=110).grade == "exact"
-    assert from_value({"a": "é" * 100}, max_chars=105).reason == "too_long"
+    assert copy_arguments({"a": "é" * 100}, max_chars=110).grade == "exact"
+    assert copy_arguments({"a": "é" * 100}, max_chars=105).reason == "too_long"
 
 
 def test_a_cut_message_gives_no_parsed_arguments_either():

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.output.last_known_good import LastGood, degraded_value, may_keep, whose
+from pokayoke.core.output.last_known_good import LastKnownGood, degraded_value, keeps_last_good, last_good_owner
 
 
 def test_an_answer_comes_back_with_its_age():
     """What was kept comes back equal, with its age in seconds."""
-    kept = LastGood()
+    kept = LastKnownGood()
     kept.put("acme", "get@1", "h", b'{"a":[1]}', now=100.0)
     assert kept.get("acme", "get@1", "h", now=160.0, max_age=900) == (60.0, {"a": [1]})
 
 
 def test_what_comes_back_is_a_copy():
     """Changing a value that came back does not change what is kept."""
-    kept = LastGood()
+    kept = LastKnownGood()
     kept.put(None, "get@1", "h", b"[1]", now=0.0)
     kept.get(None, "get@1", "h", now=1.0, max_age=900)[1].append(2)
     assert kept.get(None, "get@1", "h", now=1.0, max_age=900)[1] == [1]
@@ -33,7 +33,7 @@ def test_what_comes_back_is_a_copy():
 )
 def test_nothing_is_shared(tenant, contract, digest):
     """Another tenant, version or argument hash finds nothing."""
-    kept = LastGood()
+    kept = LastKnownGood()
     kept.put("acme", "get@1", "h", b"1", now=0.0)
     assert kept.get(tenant, contract, digest, now=1.0, max_age=900) == (0.0, None)
 
@@ -43,7 +43,7 @@ def test_nothing_is_shared(tenant, contract, digest):
 )
 def test_age_decides(now, max_age, found):
     """Exactly at the limit is young enough; later, earlier than stored, or switched off is not."""
-    kept = LastGood()
+    kept = LastKnownGood()
     kept.put("t", "get@1", "h", b"1", now=0.0)
     assert (kept.get("t", "get@1", "h", now=now, max_age=max_age)[1] == 1) is found
 
@@ -56,7 +56,7 @@ def test_an_answer_is_that_of_whoever_is_named_or_else_of_its_run():
 
     def who(tenant, user, run_id):
         principal = None if user is None else Principal(user)
-        return whose(SimpleNamespace(tenant=tenant, principal=principal, run_id=run_id))
+        return last_good_owner(SimpleNamespace(tenant=tenant, principal=principal, run_id=run_id))
 
     first, second = ([who(*one, run_id) for one in [*NAMED, (None, None), (None, "")]] for run_id in "ab")
     assert first[:-2] == second[:-2]
@@ -66,7 +66,7 @@ def test_an_answer_is_that_of_whoever_is_named_or_else_of_its_run():
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), max_size=60))
 def test_the_cache_stays_within_its_bounds(puts):
     """Neither the number of answers nor their bytes exceed the bounds, and the newest is always there."""
-    kept = LastGood(entries=4, max_bytes=100)
+    kept = LastKnownGood(entries=4, max_bytes=100)
     for number, size in puts:
         data = json.dumps("x" * size).encode()
         kept.put("t", "get@1", str(number), data, now=0.0)
@@ -77,7 +77,7 @@ def test_the_cache_stays_within_its_bounds(puts):
 
 def test_an_answer_larger_than_the_cache_is_not_kept():
     """It replaces nothing but its own older self."""
-    kept = LastGood(max_bytes=10)
+    kept = LastKnownGood(max_bytes=10)
     kept.put("t", "get@1", "a", b"1", now=0.0)
     kept.put("t", "get@1", "b", b"1", now=0.0)
     kept.put("t", "get@1", "b", b'"' + b"x" * 20 + b'"', now=1.0)
@@ -101,7 +101,7 @@ def contract(**fields):
 )
 def test_only_outputs_of_reads_that_promise_something_may_stand_in(fields, keeps):
     """Those of writes, secret tools and unchecked tools are never kept."""
-    assert may_keep(contract(**fields)) is keeps
+    assert keeps_last_good(contract(**fields)) is keeps
 
 
 MARKS = {"_degraded": True, "_age_seconds": 1.5, "_message": "why"}

@@ -7,9 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.ledger.findings import in_doubt, no_scope, repeated_write, store_unavailable
+from pokayoke.core.ledger.findings import (
+    in_doubt_finding,
+    no_scope_finding,
+    repeated_write_finding,
+    store_unavailable_finding,
+)
 from pokayoke.core.ledger.key import compensation_key, ledger_key
-from pokayoke.core.ledger.transitions import Claim, Record, Resolution, Settlement, claim, decide, settle
+from pokayoke.core.ledger.transitions import (
+    Claim,
+    Record,
+    Resolution,
+    Settlement,
+    claim_effect,
+    resolve_by_person,
+    settle,
+)
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
 DONE = {"state": "completed", "settled_at": 99.0, "output": b"1"}
@@ -40,7 +53,7 @@ def changed(before, after):
 
 def test_the_first_claim_executes():
     """Without a record the wish becomes one: attempt 1, a lease from now, everything as wished, nothing settled."""
-    kept, answer = claim(None, wish(compensates="k0"))
+    kept, answer = claim_effect(None, wish(compensates="k0"))
     assert (answer.kind, answer.record, answer.finding) == ("execute", kept, None)
     assert kept == Record(
         "k", "h1", "executing", 1, "c1", 110.0, "pay", "pay@1", "r", 100.0, owner="me", compensates="k0"
@@ -53,7 +66,7 @@ def test_the_first_claim_executes():
 )
 def test_other_arguments_never_execute(state, licence):
     """Same key, other arguments: refused in every state and with every licence; the record stays, both hashes are told."""
-    kept, answer = claim(record(state), wish(args_hash="h2", claim_id="c0", **licence))
+    kept, answer = claim_effect(record(state), wish(args_hash="h2", claim_id="c0", **licence))
     assert (kept, answer.kind, answer.finding.code) == (None, "refuse", "conflict")
     assert answer.finding.data == {"recorded": "h1", "now": "h2"}
 
@@ -142,7 +155,7 @@ TABLE = [
 def test_what_the_second_caller_is_told(changes, wishes, kind, code, after):
     """The second caller's table, cell by cell: the answer, and exactly what changes in the record (a number: a new attempt)."""
     before = record(**changes)
-    kept, answer = claim(before, wish(**wishes))
+    kept, answer = claim_effect(before, wish(**wishes))
     assert (answer.kind, answer.finding.code if answer.finding else None) == (kind, code)
     if isinstance(after, int):
         open_still = (
@@ -160,16 +173,16 @@ def test_what_the_second_caller_is_told(changes, wishes, kind, code, after):
 @pytest.mark.parametrize("state", STATES)
 def test_which_records_answer(state):
     """Only a completed one, and only when its output is known; whatever else was settled does not."""
-    assert record(state, settled_at=99.0).answers is (state == "completed")
-    assert record(state, settled_at=None).answers is False
+    assert record(state, settled_at=99.0).is_final is (state == "completed")
+    assert record(state, settled_at=None).is_final is False
 
 
 @pytest.mark.parametrize("changes", [{}, RESOLVING, EARLY])
 def test_a_running_claim_says_when_to_ask_again(changes):
     """`retry_after` is what remains of the lease; no other answer names a time."""
-    assert claim(record(**changes), WISH)[1].retry_after == 5.0
+    assert claim_effect(record(**changes), WISH)[1].retry_after == 5.0
     for other in ({"lease_until": 10.0}, DOUBT, DONE, {"state": "failed_final"}):
-        assert claim(record(**other), WISH)[1].retry_after is None
+        assert claim_effect(record(**other), WISH)[1].retry_after is None
 
 
 # -- reports ------------------------------------------------------------------------------------------
@@ -311,7 +324,7 @@ def test_a_tool_that_never_began_has_used_up_no_attempt(doubt):
     assert (accepted, kept.state, kept.attempt) == (True, *(("in_doubt", 3) if doubt else ("failed_retriable", 2)))
     assert settle(kept, report) == (None, True)
     if not doubt:
-        again, answer = claim(kept, WISH)
+        again, answer = claim_effect(kept, WISH)
         assert (answer.kind, again.attempt) == ("execute", 3)
 
 
@@ -339,7 +352,9 @@ DECISIONS = [
 def test_what_a_person_may_settle(changes, open_to, happened):
     """A doubt, what is as good as one, and what failed; the word, its speaker and its time stand in the record."""
     before = record(**changes)
-    kept = decide(before, Resolution("k", happened, "ann", "asked the bank", 101.0, "R1" if happened else ""))
+    kept = resolve_by_person(
+        before, Resolution("k", happened, "ann", "asked the bank", 101.0, "R1" if happened else "")
+    )
     assert (kept is not None) is (happened if open_to == "if it happened" else open_to)
     if kept is not None:
         assert kept.state == ("completed" if happened else "failed_retriable")
@@ -350,28 +365,28 @@ def test_what_a_person_may_settle(changes, open_to, happened):
 
 def test_a_persons_no_allows_one_more_attempt_and_closes_the_old_one():
     """Beyond the highest number of attempts too, once; once that has begun, the first executor's word comes too late."""
-    no = decide(record("in_doubt", attempt=3), Resolution("k", False, "ann", "asked", 101.0))
-    again, answer = claim(no, wish(now=102.0))
+    no = resolve_by_person(record("in_doubt", attempt=3), Resolution("k", False, "ann", "asked", 101.0))
+    again, answer = claim_effect(no, wish(now=102.0))
     assert (answer.kind, again.attempt, again.decided_by) == ("execute", 4, "")
     assert settle(again, Settlement("k", "c0", "completed", 102.0)) == (None, False)
     failed, _ = settle(again, Settlement("k", "c1", "failed_retriable", 103.0))
-    assert claim(failed, wish(claim_id="c2", now=104.0))[1].kind == "failed"
+    assert claim_effect(failed, wish(claim_id="c2", now=104.0))[1].kind == "failed"
 
 
 def test_an_executor_knows_better_than_a_persons_no():
     """Its completion is taken as long as no other attempt has begun: that attempt would be a second effect."""
-    no = decide(record("in_doubt"), Resolution("k", False, "ann", "asked", 101.0))
+    no = resolve_by_person(record("in_doubt"), Resolution("k", False, "ann", "asked", 101.0))
     for other in (("c0", "failed_retriable"), ("c0", "in_doubt"), ("c7", "completed")):
         assert settle(no, Settlement("k", other[0], other[1], 102.0))[0] is None
     done, accepted = settle(no, Settlement("k", "c0", "completed", 102.0, b"1"))
     assert (accepted, done.state, done.output, done.decided_by) == (True, "completed", b"1", "ann")
-    assert claim(done, WISH)[1].kind == "replay"
+    assert claim_effect(done, WISH)[1].kind == "replay"
 
 
 def test_a_persons_yes_is_the_answer_for_all():
     """Afterwards every caller is answered from the record, the executor too."""
-    yes = decide(record("in_doubt"), Resolution("k", True, "ann", "asked", 101.0, "R1"))
-    assert claim(yes, WISH)[1].kind == "replay"
+    yes = resolve_by_person(record("in_doubt"), Resolution("k", True, "ann", "asked", 101.0, "R1"))
+    assert claim_effect(yes, WISH)[1].kind == "replay"
     assert settle(yes, Settlement("k", "c0", "completed", 102.0, b"1")) == (None, False)
 
 
@@ -400,7 +415,7 @@ def test_completed_is_final_and_attempts_only_grow(script):
         clock += seconds
         before = known
         if what == "claim":
-            kept, answer = claim(known, wish(claim_id=f"c{who}", now=clock, **licence))
+            kept, answer = claim_effect(known, wish(claim_id=f"c{who}", now=clock, **licence))
             if answer.kind == "execute" and (before is None or before.attempt != kept.attempt):
                 assert kept.attempt == attempts + 1
                 attempts = kept.attempt
@@ -408,7 +423,7 @@ def test_completed_is_final_and_attempts_only_grow(script):
         elif what == "settle":
             kept, _ = settle(known, Settlement("k", f"c{who}", report, clock, b"%d" % who, early=early))
         else:
-            kept = None if known is None else decide(known, Resolution("k", early, "ann", "so", clock))
+            kept = None if known is None else resolve_by_person(known, Resolution("k", early, "ann", "so", clock))
         known = kept or known
         if before is not None and before.state == "completed":
             assert known.state == "completed"
@@ -461,9 +476,9 @@ def test_undoing_has_its_own_key():
 
 def test_refusals_blame_the_host_and_stay_short():
     """What the host did is blamed on the host, and the model is told not to repeat it."""
-    for finding in (no_scope("pay"), store_unavailable("pay", "OSError"), in_doubt(record())):
+    for finding in (no_scope_finding("pay"), store_unavailable_finding("pay", "OSError"), in_doubt_finding(record())):
         assert finding.blame == "host"
         assert 0 < len(finding.hint) < 600
-    assert "Do not send it again" in in_doubt(record()).hint
-    assert in_doubt(record()).data == {"key": "k", "attempt": 1}
-    assert (repeated_write("pay").blame, repeated_write("pay").code) == ("model", "repeated_write")
+    assert "Do not send it again" in in_doubt_finding(record()).hint
+    assert in_doubt_finding(record()).data == {"key": "k", "attempt": 1}
+    assert (repeated_write_finding("pay").blame, repeated_write_finding("pay").code) == ("model", "repeated_write")

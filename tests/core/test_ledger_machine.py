@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Found, Guard, ToolCall
 from pokayoke.core.flow import finish as result
-from pokayoke.core.json.canonical import digest, dump
+from pokayoke.core.json.canonical import dump_sorted, sha256_hex
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
 from pokayoke.core.ledger.key import ledger_key
@@ -22,7 +22,7 @@ from pokayoke.core.ledger.transitions import Resolution
 from pokayoke.errors import StoreError
 from pokayoke.runtime.driver import sync as driver
 from pokayoke.stores import MemoryStore, open_store
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 from pokayoke.testing import Crash, FrozenClock, crash_at
 
 pytestmark = pytest.mark.timeout(1_200)
@@ -54,7 +54,7 @@ class Ledgers(RuleBasedStateMachine):
         self.told = {}
         self._patches = contextlib.ExitStack()
         patch = pytest.MonkeyPatch()
-        patch.setattr(driver, "owner", lambda: self.process)
+        patch.setattr(driver, "current_owner", lambda: self.process)
         patch.setattr(driver, "is_dead", lambda name: name in self.dead)
         self._patches.callback(patch.undo)
 
@@ -158,7 +158,7 @@ class Ledgers(RuleBasedStateMachine):
     @rule(to=st.sampled_from("ab"))
     def person(self, to):
         """A person who has looked at the target settles what is in doubt."""
-        for record in self.store.records(Query()):
+        for record in self.store.records(RecordQuery()):
             if self.names[record.key] == to:
                 with contextlib.suppress(StoreError):
                     happened = bool(self.effects.get(to))
@@ -167,7 +167,7 @@ class Ledgers(RuleBasedStateMachine):
     @property
     def names(self):
         """Ledger keys of both targets."""
-        return {ledger_key(("run", "r"), "pay", digest(dump({"to": to}))): to for to in "ab"}
+        return {ledger_key(("run", "r"), "pay", sha256_hex(dump_sorted({"to": to}))): to for to in "ab"}
 
     @invariant()
     def at_most_one_effect(self):
@@ -178,7 +178,7 @@ class Ledgers(RuleBasedStateMachine):
     def records_tell_the_truth(self):
         """I3, I8, I9, I12: completed means happened and is final; every effect has a record; reads have none."""
         records = (
-            {self.names[record.key]: self.store.record(record.key) for record in self.store.records(Query())}
+            {self.names[record.key]: self.store.record(record.key) for record in self.store.records(RecordQuery())}
             if hasattr(self, "store")
             else {}
         )
@@ -214,11 +214,13 @@ def test_no_history_has_a_second_effect(kind, asynchronous, full):
 def test_a_wrong_rule_is_found(monkeypatch, name):
     """Executing after expiry, answering other arguments, taking an exception for a failure: the machine falsifies each."""
     if name == "expiry":
-        monkeypatch.setattr(ledger, "_doubtful", lambda record, wish, _: ledger._execute(wish, record.attempt + 1))
-    elif name == "arguments":
-        right = admission.claim
         monkeypatch.setattr(
-            admission, "claim",
+            ledger, "_answer_doubtful", lambda record, wish, _: ledger._start_execution(wish, record.attempt + 1)
+        )
+    elif name == "arguments":
+        right = admission.claim_effect
+        monkeypatch.setattr(
+            admission, "claim_effect",
             lambda record, wish: right(record, msgspec.structs.replace(wish, args_hash=record.args_hash) if record else wish),
         )  # fmt: skip
     else:

@@ -10,10 +10,10 @@ from ledger_model import Bounds, Model, Setting, ViolationError
 
 from pokayoke.core.flow import resolve
 from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
-from pokayoke.core.flow.steps import Admit, Gone, Look, Returned, Settle
+from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, Returned, Settle
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
-from pokayoke.core.ledger.findings import in_doubt, lapsed
+from pokayoke.core.ledger.findings import in_doubt_finding, mark_in_doubt
 from pokayoke.core.ledger.transitions import Admission
 
 pytestmark = pytest.mark.timeout(600)
@@ -83,7 +83,9 @@ def wrong(monkeypatch, module, name, function):
 
 def test_a_lapsed_lease_is_no_licence(monkeypatch):
     """Executing again after expiry, as some idempotency libraries do: a second effect, although nobody crashed."""
-    monkeypatch.setattr(ledger, "_doubtful", lambda record, wish, changed: ledger._execute(wish, record.attempt + 1))
+    monkeypatch.setattr(
+        ledger, "_answer_doubtful", lambda record, wish, changed: ledger._start_execution(wish, record.attempt + 1)
+    )
     for bounds in (Bounds(), Bounds(crashes=0, lapses=1)):
         problem, moves = found(Setting(), bounds)
         assert problem.startswith(("I1", "I6"))
@@ -92,13 +94,13 @@ def test_a_lapsed_lease_is_no_licence(monkeypatch):
 
 def test_not_found_is_no_licence(monkeypatch):
     """A plain lookup without a safe condition: a second effect, by a tool that only hangs."""
-    monkeypatch.setattr(resolve, "_wait", lambda contract, dead_since, now: 0.0)
+    monkeypatch.setattr(resolve, "_seconds_until_proof", lambda contract, dead_since, now: 0.0)
     assert found(DEAD, Bounds(crashes=0, lapses=1))[0].startswith(("I1", "I6"))
 
 
 def test_a_fence_before_the_effect_is_not_enough(monkeypatch):
     """The tool looks whether it still holds the claim, and acts a moment later: a second effect all the same."""
-    monkeypatch.setattr(resolve, "_wait", lambda contract, dead_since, now: 0.0)
+    monkeypatch.setattr(resolve, "_seconds_until_proof", lambda contract, dead_since, now: 0.0)
     monkeypatch.setattr(Model, "_may_act", lambda model, world, tool: False)  # two may be alive; do both act?
     problem, moves = found(DEAD._replace(fence=True), Bounds(crashes=0, lapses=1))
     assert problem == "I1: a second effect"
@@ -108,25 +110,25 @@ def test_a_fence_before_the_effect_is_not_enough(monkeypatch):
 def asking_for_proof_last(request, contract, arguments, answer, timeout):
     """The lookup first, the proof of death afterwards: between them the executor may act and die."""
     claim, record = request.claim, answer.record
-    reaction = yield Look(contract, claim.key, arguments, timeout)
+    reaction = yield LookUp(contract, claim.key, arguments, timeout)
     said = reaction.value if isinstance(reaction, Returned) else UNKNOWN
     if isinstance(said, Found):
         return answer, said
-    since = record.dead_since if record.dead_since is not None else (yield Gone(record.owner))
-    wait = resolve._wait(contract, since, request.now) if said is NOT_FOUND else None
+    since = record.dead_since if record.dead_since is not None else (yield CheckOwner(record.owner))
+    wait = resolve._seconds_until_proof(contract, since, request.now) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
-        answer = yield Admit(resolve._with(request, msgspec.structs.replace(claim, proceed=True)))
+        answer = yield Admit(resolve._with_claim(request, msgspec.structs.replace(claim, proceed=True)))
         if answer.kind == "execute":
             return answer, None
     else:
-        answer = Admission("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
-    yield Settle(resolve._undecided(claim, record, said, since, request.now), claim.tool)
+        answer = Admission("in_doubt", in_doubt_finding(mark_in_doubt(record)), record, retry_after=wait)
+    yield Settle(resolve._undecided_settlement(claim, record, said, since, request.now), claim.tool)
     return answer, None
 
 
 def test_proof_of_death_comes_before_the_question(monkeypatch):
     """Asking for it afterwards finds an executor dead that was alive when the target was asked: a second effect."""
-    monkeypatch.setattr(resolve, "resolved", asking_for_proof_last)
+    monkeypatch.setattr(resolve, "resolve_doubt", asking_for_proof_last)
     assert found(DEAD)[0] == "I1: a second effect"
 
 
@@ -137,7 +139,9 @@ def test_a_remote_effect_outlives_its_executor(monkeypatch):
 
 def test_settle_after_counts_from_the_death(monkeypatch):
     """Not waiting for the target's longest processing time: a second effect by a request still on its way."""
-    wrong(monkeypatch, resolve, "_wait", lambda right, contract, since, now: None if since is None else 0.0)
+    wrong(
+        monkeypatch, resolve, "_seconds_until_proof", lambda right, contract, since, now: None if since is None else 0.0
+    )
     assert found(SETTLED)[0].startswith(("I1", "I6"))
 
 
@@ -189,10 +193,10 @@ def test_who_may_report_matters(monkeypatch, rule):
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("switched_off", lambda right, *_: None),
-        ("blocked", lambda right, *_: None),
+        ("open_switch_finding", lambda right, *_: None),
+        ("block_finding", lambda right, *_: None),
         (
-            "_halted",  # asked before a first claim only, as a check outside the claim would be
+            "_mode_or_switch_finding",  # asked before a first claim only, as a check outside the claim would be
             lambda right, request, held: None if request.claim.proceed else right(request, held),
         ),
     ],
@@ -206,7 +210,7 @@ def test_switch_and_taint_are_part_of_the_claim(monkeypatch, name, function):
 def test_other_arguments_must_not_pass(monkeypatch):
     """Without the comparison of arguments, a caller with other ones changes the record."""
     wrong(
-        monkeypatch, admission, "claim",
+        monkeypatch, admission, "claim_effect",
         lambda right, record, wish: right(record and msgspec.structs.replace(record, args_hash=wish.args_hash), wish),
     )  # fmt: skip
     assert found(DEAD._replace(callers=("h", "other")))[0].startswith("I5")
@@ -215,7 +219,7 @@ def test_other_arguments_must_not_pass(monkeypatch):
 def test_a_resolver_that_dies_does_not_hold_the_key_for_ever(monkeypatch):
     """Without a lease on resolving, the key would be stuck: the checker sees that too."""
     wrong(
-        monkeypatch, ledger, "_alive",
+        monkeypatch, ledger, "_is_alive",
         lambda right, record, wish: record.state == "resolving" or right(record, wish),
     )  # fmt: skip
     assert found(DEAD)[0] == "I11: nobody will ever settle this"

@@ -7,10 +7,17 @@ from hypothesis import strategies as st
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.versions import lock as locking
-from pokayoke.core.versions.lock import Lock, Note, ToolLock, flaw, promise_digest, standing
+from pokayoke.core.versions.lock import (
+    ContractLock,
+    StepReason,
+    ToolLock,
+    describe_versions,
+    lock_problem,
+    promise_digest,
+)
 from pokayoke.errors import ConfigurationError, ContractError
 
-NOTE = Note("2026-11-21T08:00:00Z", "mo", "because")
+NOTE = StepReason("2026-11-21T08:00:00Z", "mo", "because")
 
 
 def contract(version="1", name="get_order", **fields):
@@ -21,9 +28,9 @@ def contract(version="1", name="get_order", **fields):
 
 def known(*versions, stable="1"):
     """A lock that knows these versions of get_order."""
-    lock = Lock()
+    lock = ContractLock()
     for version in versions:
-        lock = locking.added(lock, contract(version), "contracts.yaml", NOTE, stable=version == stable)
+        lock = locking.add_version(lock, contract(version), "contracts.yaml", NOTE, stable=version == stable)
     return lock
 
 
@@ -35,26 +42,26 @@ def steps(lock):
 def test_the_first_version_is_stable():
     """The first version of a tool that is locked is in force at once; a second one is only known."""
     lock = known("1", "2")
-    assert standing(lock.tools["get_order"]) == "1"
+    assert describe_versions(lock.tools["get_order"]) == "1"
     assert sorted(lock.tools["get_order"].versions) == ["1", "2"]
     assert steps(lock) == [("lock", "1", "nothing", "1"), ("lock", "2", "1", "1")]
 
 
 def test_a_new_tool_may_wait():
     """A tool that is locked without being put in force is offered to nobody."""
-    lock = locking.added(Lock(), contract(), "c.yaml", NOTE, stable=False)
-    assert (standing(lock.tools["get_order"]), lock.tools["get_order"].in_force) == ("none", ())
+    lock = locking.add_version(ContractLock(), contract(), "c.yaml", NOTE, stable=False)
+    assert (describe_versions(lock.tools["get_order"]), lock.tools["get_order"].in_force) == ("none", ())
 
 
 def test_the_same_promise_again_changes_nothing():
     """Locking what is locked leaves the lock as it is, without a line of history."""
     lock = known("1")
-    assert locking.added(lock, contract("1"), "contracts.yaml", NOTE, stable=True) is lock
+    assert locking.add_version(lock, contract("1"), "contracts.yaml", NOTE, stable=True) is lock
 
 
 def test_a_promise_may_move_to_another_file():
     """A version that stands in another file now is the same version; the move is recorded."""
-    lock = locking.added(known("1"), contract("1"), "v1.yaml", NOTE, stable=True)
+    lock = locking.add_version(known("1"), contract("1"), "v1.yaml", NOTE, stable=True)
     assert lock.tools["get_order"].versions["1"].source == "v1.yaml"
     assert len(lock.history) == 2
 
@@ -62,17 +69,17 @@ def test_a_promise_may_move_to_another_file():
 def test_a_changed_promise_needs_a_new_version():
     """What is locked under a version cannot promise something else later."""
     with pytest.raises(ContractError, match=r"get_order@1 in contracts\.yaml is not what is locked .* a new version"):
-        locking.added(known("1"), contract("1", max_chars=7), "contracts.yaml", NOTE, stable=True)
+        locking.add_version(known("1"), contract("1", max_chars=7), "contracts.yaml", NOTE, stable=True)
 
 
 def test_the_whole_way():
     """Shadow, canary, wider, promoted: each step is possible after the one before, and each is recorded."""
     lock = known("1", "2")
-    lock = locking.shadowed(lock, "get_order", "2", NOTE)
+    lock = locking.start_shadow(lock, "get_order", "2", NOTE)
     assert lock.tools["get_order"].in_force == ("1", "2")
-    lock = locking.canaried(lock, "get_order", "2", 0.005, NOTE)
-    lock = locking.widened(lock, "get_order", 0.5, NOTE)
-    lock = locking.promoted(lock, "get_order", NOTE)
+    lock = locking.start_canary(lock, "get_order", "2", 0.005, NOTE)
+    lock = locking.widen_canary(lock, "get_order", 0.5, NOTE)
+    lock = locking.promote_candidate(lock, "get_order", NOTE)
     assert steps(lock)[2:] == [
         ("shadow", "2", "1", "1, and 2 as shadow"),
         ("canary", "2", "1, and 2 as shadow", "1, and 2 as canary for 0.5 %"),
@@ -85,24 +92,24 @@ def test_the_whole_way():
 
 def test_widening_keeps_the_draw():
     """A wider canary is the same attempt, so nobody who had it loses it; a new canary draws anew."""
-    lock = locking.canaried(known("1", "2"), "get_order", "2", 0.1, NOTE)
+    lock = locking.start_canary(known("1", "2"), "get_order", "2", 0.1, NOTE)
     first = lock.tools["get_order"].candidate.rollout
-    wider = locking.widened(lock, "get_order", 0.2, NOTE)
+    wider = locking.widen_canary(lock, "get_order", 0.2, NOTE)
     assert wider.tools["get_order"].candidate.rollout == first
-    again = locking.canaried(locking.rolled_back(wider, "get_order", NOTE), "get_order", "2", 0.1, NOTE)
+    again = locking.start_canary(locking.roll_back(wider, "get_order", NOTE), "get_order", "2", 0.1, NOTE)
     assert again.tools["get_order"].candidate.rollout != first
 
 
 def test_a_canary_rolled_back_is_withdrawn():
     """Rolling a canary back leaves the stable version, and marks the canary for the runs that have it."""
-    lock = locking.rolled_back(locking.canaried(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
+    lock = locking.roll_back(locking.start_canary(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
     tool = lock.tools["get_order"]
     assert (tool.stable, tool.candidate, tool.withdrawn) == ("1", None, ("2",))
 
 
 def test_a_shadow_rolled_back_was_used_by_nobody():
     """Ending a shadow withdraws nothing: no run has used it."""
-    lock = locking.rolled_back(locking.shadowed(known("1", "2"), "get_order", "2", NOTE), "get_order", NOTE)
+    lock = locking.roll_back(locking.start_shadow(known("1", "2"), "get_order", "2", NOTE), "get_order", NOTE)
     assert (lock.tools["get_order"].candidate, lock.tools["get_order"].withdrawn) == (None, ())
 
 
@@ -110,64 +117,90 @@ def test_a_promotion_can_be_rolled_back_step_by_step():
     """Two promotions are two steps back, the latest first; then there is nothing left."""
     lock = known("1", "2", "3")
     for version in ("2", "3"):
-        lock = locking.promoted(locking.canaried(lock, "get_order", version, 1.0, NOTE), "get_order", NOTE)
-    lock = locking.rolled_back(lock, "get_order", NOTE)
+        lock = locking.promote_candidate(locking.start_canary(lock, "get_order", version, 1.0, NOTE), "get_order", NOTE)
+    lock = locking.roll_back(lock, "get_order", NOTE)
     assert (lock.tools["get_order"].stable, lock.tools["get_order"].withdrawn) == ("2", ("3",))
-    lock = locking.rolled_back(lock, "get_order", NOTE)
+    lock = locking.roll_back(lock, "get_order", NOTE)
     assert (lock.tools["get_order"].stable, lock.tools["get_order"].withdrawn) == ("1", ("3", "2"))
     with pytest.raises(ConfigurationError, match="nothing to roll back"):
-        locking.rolled_back(lock, "get_order", NOTE)
+        locking.roll_back(lock, "get_order", NOTE)
 
 
 def test_what_is_in_force_again_is_not_withdrawn():
     """A version that is tried or stable again after a roll-back may be called by those who began with it."""
-    lock = locking.rolled_back(locking.canaried(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
-    assert locking.canaried(lock, "get_order", "2", 0.2, NOTE).tools["get_order"].withdrawn == ()
-    lock = locking.promoted(locking.canaried(known("1", "2"), "get_order", "2", 1.0, NOTE), "get_order", NOTE)
-    lock = locking.rolled_back(locking.canaried(lock, "get_order", "1", 0.5, NOTE), "get_order", NOTE)
+    lock = locking.roll_back(locking.start_canary(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
+    assert locking.start_canary(lock, "get_order", "2", 0.2, NOTE).tools["get_order"].withdrawn == ()
+    lock = locking.promote_candidate(
+        locking.start_canary(known("1", "2"), "get_order", "2", 1.0, NOTE), "get_order", NOTE
+    )
+    lock = locking.roll_back(locking.start_canary(lock, "get_order", "1", 0.5, NOTE), "get_order", NOTE)
     assert lock.tools["get_order"].withdrawn == ("1",)
-    lock = locking.rolled_back(lock, "get_order", NOTE)
+    lock = locking.roll_back(lock, "get_order", NOTE)
     assert (lock.tools["get_order"].stable, lock.tools["get_order"].withdrawn) == ("1", ("2",))
 
 
 def test_a_new_tool_for_a_share():
     """A tool without a stable version is offered to a share, promoted like any other, and has no way back before."""
-    lock = locking.canaried(known("1", stable=None), "get_order", "1", 0.25, NOTE)
-    assert standing(lock.tools["get_order"]) == "none, and 1 as canary for 25 %"
-    assert locking.promoted(lock, "get_order", NOTE).tools["get_order"].previous == ()
+    lock = locking.start_canary(known("1", stable=None), "get_order", "1", 0.25, NOTE)
+    assert describe_versions(lock.tools["get_order"]) == "none, and 1 as canary for 25 %"
+    assert locking.promote_candidate(lock, "get_order", NOTE).tools["get_order"].previous == ()
     with pytest.raises(ConfigurationError, match="nothing to roll back"):
-        locking.rolled_back(locking.promoted(lock, "get_order", NOTE), "get_order", NOTE)
+        locking.roll_back(locking.promote_candidate(lock, "get_order", NOTE), "get_order", NOTE)
 
 
-CANARY = locking.canaried(known("1", "2", "3"), "get_order", "2", 0.1, NOTE)
-SHADOW = locking.shadowed(known("1", "2", "3"), "get_order", "2", NOTE)
+CANARY = locking.start_canary(known("1", "2", "3"), "get_order", "2", 0.1, NOTE)
+SHADOW = locking.start_shadow(known("1", "2", "3"), "get_order", "2", NOTE)
 
 
 @pytest.mark.parametrize(
     ("lock", "step", "words"),
     [
-        (Lock(), lambda lock: locking.canaried(lock, "get_order", "2", 0.1, NOTE), "no tool 'get_order' is locked"),
-        (known("1"), lambda lock: locking.canaried(lock, "get_order", "2", 0.1, NOTE), "get_order@2 is not locked"),
-        (known("1"), lambda lock: locking.canaried(lock, "get_order", "1", 0.1, NOTE), "is the stable version already"),
-        (CANARY, lambda lock: locking.canaried(lock, "get_order", "2", 0.2, NOTE), "a canary for 10 % already.*widen"),
-        (CANARY, lambda lock: locking.canaried(lock, "get_order", "3", 0.2, NOTE), "@2 is tried as canary: promote"),
-        (CANARY, lambda lock: locking.shadowed(lock, "get_order", "2", NOTE), "is used by runs: roll it back first"),
-        (SHADOW, lambda lock: locking.shadowed(lock, "get_order", "2", NOTE), "is a shadow already"),
-        (SHADOW, lambda lock: locking.shadowed(lock, "get_order", "3", NOTE), "@2 is tried as shadow"),
-        (known("1", stable=None), lambda lock: locking.shadowed(lock, "get_order", "1", NOTE), "no stable version"),
-        (known("1", "2"), lambda lock: locking.canaried(lock, "get_order", "2", 0.0, NOTE), "above 0 and is at most 1"),
-        (known("1", "2"), lambda lock: locking.canaried(lock, "get_order", "2", 10, NOTE), "0.1 is a tenth"),
-        (known("1", "2"), lambda lock: locking.widened(lock, "get_order", 0.5, NOTE), "has no canary to widen"),
-        (SHADOW, lambda lock: locking.widened(lock, "get_order", 0.5, NOTE), "has no canary to widen"),
-        (CANARY, lambda lock: locking.widened(lock, "get_order", 0.1, NOTE), "10 % is not more"),
-        (CANARY, lambda lock: locking.widened(lock, "get_order", 0.05, NOTE), "5 % is not more"),
-        (CANARY, lambda lock: locking.widened(lock, "get_order", 1.5, NOTE), "at most 1"),
-        (known("1", "2"), lambda lock: locking.promoted(lock, "get_order", NOTE), "no candidate to promote"),
-        (SHADOW, lambda lock: locking.promoted(lock, "get_order", NOTE), "no run has used yet"),
-        (known("1", "2"), lambda lock: locking.rolled_back(lock, "get_order", NOTE), "nothing to roll back"),
-        (known("1"), lambda lock: locking.dropped(lock, "get_order", "1", NOTE), "is in force"),
-        (CANARY, lambda lock: locking.dropped(lock, "get_order", "2", NOTE), "is in force"),
-        (known("1"), lambda lock: locking.dropped(lock, "get_order", "9", NOTE), "is not locked"),
+        (
+            ContractLock(),
+            lambda lock: locking.start_canary(lock, "get_order", "2", 0.1, NOTE),
+            "no tool 'get_order' is locked",
+        ),
+        (known("1"), lambda lock: locking.start_canary(lock, "get_order", "2", 0.1, NOTE), "get_order@2 is not locked"),
+        (
+            known("1"),
+            lambda lock: locking.start_canary(lock, "get_order", "1", 0.1, NOTE),
+            "is the stable version already",
+        ),
+        (
+            CANARY,
+            lambda lock: locking.start_canary(lock, "get_order", "2", 0.2, NOTE),
+            "a canary for 10 % already.*widen",
+        ),
+        (
+            CANARY,
+            lambda lock: locking.start_canary(lock, "get_order", "3", 0.2, NOTE),
+            "@2 is tried as canary: promote",
+        ),
+        (
+            CANARY,
+            lambda lock: locking.start_shadow(lock, "get_order", "2", NOTE),
+            "is used by runs: roll it back first",
+        ),
+        (SHADOW, lambda lock: locking.start_shadow(lock, "get_order", "2", NOTE), "is a shadow already"),
+        (SHADOW, lambda lock: locking.start_shadow(lock, "get_order", "3", NOTE), "@2 is tried as shadow"),
+        (known("1", stable=None), lambda lock: locking.start_shadow(lock, "get_order", "1", NOTE), "no stable version"),
+        (
+            known("1", "2"),
+            lambda lock: locking.start_canary(lock, "get_order", "2", 0.0, NOTE),
+            "above 0 and is at most 1",
+        ),
+        (known("1", "2"), lambda lock: locking.start_canary(lock, "get_order", "2", 10, NOTE), "0.1 is a tenth"),
+        (known("1", "2"), lambda lock: locking.widen_canary(lock, "get_order", 0.5, NOTE), "has no canary to widen"),
+        (SHADOW, lambda lock: locking.widen_canary(lock, "get_order", 0.5, NOTE), "has no canary to widen"),
+        (CANARY, lambda lock: locking.widen_canary(lock, "get_order", 0.1, NOTE), "10 % is not more"),
+        (CANARY, lambda lock: locking.widen_canary(lock, "get_order", 0.05, NOTE), "5 % is not more"),
+        (CANARY, lambda lock: locking.widen_canary(lock, "get_order", 1.5, NOTE), "at most 1"),
+        (known("1", "2"), lambda lock: locking.promote_candidate(lock, "get_order", NOTE), "no candidate to promote"),
+        (SHADOW, lambda lock: locking.promote_candidate(lock, "get_order", NOTE), "no run has used yet"),
+        (known("1", "2"), lambda lock: locking.roll_back(lock, "get_order", NOTE), "nothing to roll back"),
+        (known("1"), lambda lock: locking.drop_version(lock, "get_order", "1", NOTE), "is in force"),
+        (CANARY, lambda lock: locking.drop_version(lock, "get_order", "2", NOTE), "is in force"),
+        (known("1"), lambda lock: locking.drop_version(lock, "get_order", "9", NOTE), "is not locked"),
     ],
 )
 def test_a_step_that_makes_no_sense_is_refused(lock, step, words):
@@ -178,33 +211,33 @@ def test_a_step_that_makes_no_sense_is_refused(lock, step, words):
 
 def test_a_shadow_is_promoted_only_on_purpose():
     """A version that no run has used becomes stable only if somebody says that they know it."""
-    assert locking.promoted(SHADOW, "get_order", NOTE, unseen=True).tools["get_order"].stable == "2"
+    assert locking.promote_candidate(SHADOW, "get_order", NOTE, unseen=True).tools["get_order"].stable == "2"
 
 
 def test_a_version_can_be_forgotten():
     """A version that is not in force can be dropped, from everywhere; the last one takes its tool along."""
-    lock = locking.promoted(CANARY, "get_order", NOTE)
-    lock = locking.dropped(locking.dropped(lock, "get_order", "1", NOTE), "get_order", "3", NOTE)
+    lock = locking.promote_candidate(CANARY, "get_order", NOTE)
+    lock = locking.drop_version(locking.drop_version(lock, "get_order", "1", NOTE), "get_order", "3", NOTE)
     tool = lock.tools["get_order"]
     assert (tool.stable, sorted(tool.versions), tool.previous) == ("2", ["2"], ())
-    waiting = locking.added(Lock(), contract(), "c.yaml", NOTE, stable=False)
-    gone = locking.dropped(waiting, "get_order", "1", NOTE)
+    waiting = locking.add_version(ContractLock(), contract(), "c.yaml", NOTE, stable=False)
+    gone = locking.drop_version(waiting, "get_order", "1", NOTE)
     assert (gone.tools, gone.history[-1].after) == ({}, "nothing")
 
 
 def test_what_a_dropped_version_promised_stays_fixed():
     """A version that was dropped can be locked again as what it was and stays withdrawn; as nothing else, ever."""
-    lock = locking.rolled_back(locking.canaried(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
-    lock = locking.dropped(lock, "get_order", "2", NOTE)
+    lock = locking.roll_back(locking.start_canary(known("1", "2"), "get_order", "2", 0.1, NOTE), "get_order", NOTE)
+    lock = locking.drop_version(lock, "get_order", "2", NOTE)
     with pytest.raises(ContractError, match=r"get_order@2 in c\.yaml is not what was locked under that version"):
-        locking.added(lock, contract("2", max_chars=7), "c.yaml", NOTE, stable=False)
-    again = locking.added(lock, contract("2"), "c.yaml", NOTE, stable=False)
+        locking.add_version(lock, contract("2", max_chars=7), "c.yaml", NOTE, stable=False)
+    again = locking.add_version(lock, contract("2"), "c.yaml", NOTE, stable=False)
     assert again.tools["get_order"].withdrawn == ("2",)
-    alone = locking.added(Lock(), contract(), "c.yaml", NOTE, stable=False)
-    gone = locking.dropped(alone, "get_order", "1", NOTE)
+    alone = locking.add_version(ContractLock(), contract(), "c.yaml", NOTE, stable=False)
+    gone = locking.drop_version(alone, "get_order", "1", NOTE)
     with pytest.raises(ContractError, match="is not what was locked"):
-        locking.added(gone, contract(max_chars=7), "c.yaml", NOTE, stable=True)
-    assert locking.added(gone, contract(), "c.yaml", NOTE, stable=True).tools["get_order"].stable == "1"
+        locking.add_version(gone, contract(max_chars=7), "c.yaml", NOTE, stable=True)
+    assert locking.add_version(gone, contract(), "c.yaml", NOTE, stable=True).tools["get_order"].stable == "1"
 
 
 def test_the_digest_is_of_the_promise():
@@ -230,14 +263,14 @@ def test_no_sequence_of_steps_loses_a_version(chosen, data):
         share = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
         try:
             lock = {
-                "shadow": lambda lock, version=version: locking.shadowed(lock, "get_order", version, NOTE),
-                "canary": lambda lock, version=version, share=share: locking.canaried(
+                "shadow": lambda lock, version=version: locking.start_shadow(lock, "get_order", version, NOTE),
+                "canary": lambda lock, version=version, share=share: locking.start_canary(
                     lock, "get_order", version, share, NOTE
                 ),
-                "widen": lambda lock, share=share: locking.widened(lock, "get_order", share, NOTE),
-                "promote": lambda lock: locking.promoted(lock, "get_order", NOTE),
-                "rollback": lambda lock: locking.rolled_back(lock, "get_order", NOTE),
-                "drop": lambda lock, version=version: locking.dropped(lock, "get_order", version, NOTE),
+                "widen": lambda lock, share=share: locking.widen_canary(lock, "get_order", share, NOTE),
+                "promote": lambda lock: locking.promote_candidate(lock, "get_order", NOTE),
+                "rollback": lambda lock: locking.roll_back(lock, "get_order", NOTE),
+                "drop": lambda lock, version=version: locking.drop_version(lock, "get_order", version, NOTE),
             }[step](lock)
         except ConfigurationError:
             continue
@@ -247,12 +280,12 @@ def test_no_sequence_of_steps_loses_a_version(chosen, data):
         assert not set(tool.in_force) & set(tool.withdrawn)
         assert set(tool.previous) <= tool.versions.keys()
         assert tool.stable not in tool.previous
-        assert flaw("get_order", tool) is None
+        assert lock_problem("get_order", tool) is None
     assert lock.revision == len(lock.history) == done
 
 
 def test_a_lock_survives_its_file():
     """What is written down is read back as the same value."""
-    for lock in (CANARY, locking.dropped(CANARY, "get_order", "3", NOTE)):
-        assert msgspec.json.decode(msgspec.json.encode(lock), type=Lock) == lock
+    for lock in (CANARY, locking.drop_version(CANARY, "get_order", "3", NOTE)):
+        assert msgspec.json.decode(msgspec.json.encode(lock), type=ContractLock) == lock
     assert isinstance(CANARY.tools["get_order"], ToolLock)

@@ -11,14 +11,14 @@ from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state.loop_guard import (
     KINDS,
-    Ending,
     Kind,
-    Rounds,
-    counted,
-    exhausted,
-    failure_of,
-    instruction,
+    RoundEntry,
+    TurnHistory,
+    count_round,
+    failure_kind,
     kinds_for,
+    tools_off_instruction,
+    tools_off_reason,
     without_own_kinds,
 )
 from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn
@@ -64,7 +64,7 @@ def outcome(status="ok", code="", blame="model", tool="t", text="x", **more):
 )
 def test_which_kind_an_outcome_is(given, kind):
     """Each way to fail is one kind; what is not the model's or the tool's doing is none."""
-    found = failure_of(given, KINDS)
+    found = failure_kind(given, KINDS)
     assert (found.name if found else None) == kind
 
 
@@ -75,9 +75,9 @@ def test_kinds_are_switched_off_by_name_and_added_by_a_declaration():
         kinds_for(LoopPolicy(off=("rate_limited",), instructions={"*": "x"}), [own]),
         outcome("failed", "tool_failed", "tool"),
     )
-    assert failure_of(failed, kinds) is own
-    assert failure_of(failed, kinds, off=("rate_limited",)) is None
-    assert failure_of(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
+    assert failure_kind(failed, kinds) is own
+    assert failure_kind(failed, kinds, off=("rate_limited",)) is None
+    assert failure_kind(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def marks(*kinds):
     made = []
     for one in kinds:
         kind, _, tool = one.rpartition("/")
-        made.append(Ending(tool.lstrip("+"), kind, progress=tool.startswith("+")))
+        made.append(RoundEntry(tool.lstrip("+"), kind, progress=tool.startswith("+")))
     return tuple(made)
 
 
 def after(*rounds):
     count = LoopCount()
     for one in rounds:
-        count = counted(count, marks(*one), BY_NAME)
+        count = count_round(count, marks(*one), BY_NAME)
     return count
 
 
@@ -158,7 +158,7 @@ def test_how_rounds_are_counted(rounds, streak, bad, failing):
 )
 def test_when_the_tools_go(rounds, policy, reason):
     """Streak, the count of one tool, and the total of the turn: whichever is passed first."""
-    assert exhausted(after(*rounds), LoopPolicy(**policy), BY_NAME) == reason
+    assert tools_off_reason(after(*rounds), LoopPolicy(**policy), BY_NAME) == reason
 
 
 @given(
@@ -176,11 +176,11 @@ def test_every_turn_ends(rounds):
     count = LoopCount()
     for one in rounds:
         before = count
-        count = counted(count, marks(*one), BY_NAME)
+        count = count_round(count, marks(*one), BY_NAME)
         assert count.bad - before.bad == any("/" in mark for mark in one)
-        if exhausted(before, POLICY, BY_NAME) and count.bad > before.bad and count.bad > 12:
-            assert exhausted(count, POLICY, BY_NAME)
-    assert count.bad < 12 or exhausted(count, POLICY, BY_NAME)
+        if tools_off_reason(before, POLICY, BY_NAME) and count.bad > before.bad and count.bad > 12:
+            assert tools_off_reason(count, POLICY, BY_NAME)
+    assert count.bad < 12 or tools_off_reason(count, POLICY, BY_NAME)
 
 
 def test_the_count_is_bounded():
@@ -193,9 +193,9 @@ def test_the_count_is_bounded():
 @pytest.mark.parametrize("code", ["unknown_tool", "cut_in_key"])
 def test_the_count_keeps_no_more_of_a_name_than_any_tool_can_have(code):
     """However long a name a model writes, what the store keeps of it is short; that of a tool is kept whole."""
-    rounds, count = Rounds(), LoopCount()
+    rounds, count = TurnHistory(), LoopCount()
     for length in (128, 1_000_000):
-        count = counted(count, noted(rounds, outcome("refused", code, tool="n" * length)), BY_NAME)
+        count = count_round(count, noted(rounds, outcome("refused", code, tool="n" * length)), BY_NAME)
     assert [name for _, name, _ in count.seen] == ["n" * 128] * 2
     assert all(len(bucket) <= 128 for bucket, _ in count.failing)
 
@@ -223,7 +223,7 @@ def test_a_new_turn_starts_the_count_anew():
 )
 def test_what_the_model_is_told(seen, tools, said):
     """F1: how many rounds, what was asked for, what there is, and that tools are off. Bounded, names as data."""
-    text = instruction(LoopCount(2, 2, seen=tuple(seen)), POLICY, BY_NAME, tools)
+    text = tools_off_instruction(LoopCount(2, 2, seen=tuple(seen)), POLICY, BY_NAME, tools)
     for part in ("In the last 2 rounds", "Tools are off", *said):
         assert part in text
     assert len(text) < 1_000
@@ -241,7 +241,7 @@ def test_what_the_model_is_told(seen, tools, said):
 def test_the_model_is_told_of_the_rounds_that_cost_its_tools(count, self_repair, said):
     """Those in a row, or all of the turn: a single one would be no reason that a model could believe."""
     count = msgspec.structs.replace(count, seen=(("tool_failure", "a", ""),))
-    assert instruction(count, LoopPolicy(self_repair=self_repair), BY_NAME, []).startswith(said)
+    assert tools_off_instruction(count, LoopPolicy(self_repair=self_repair), BY_NAME, []).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -256,33 +256,33 @@ def test_the_model_is_told_of_the_rounds_that_cost_its_tools(count, self_repair,
 def test_the_host_may_say_it_otherwise(texts, said):
     """F1: a text of the host's that is not blank replaces the built-in one whole, that of the kind before that for all."""
     count = LoopCount(2, 2, seen=(("tool_failure", "a", ""),))
-    text = instruction(count, LoopPolicy(instructions=texts), BY_NAME, [])
+    text = tools_off_instruction(count, LoopPolicy(instructions=texts), BY_NAME, [])
     assert text == said if said else "Tools are off" in text
 
 
 def noted(rounds, *given, effect="read", signature="s", policy=POLICY):
     for one in given:
-        rounds.note(one, signature, effect, kinds_for(policy), policy)
-    return rounds.close()
+        rounds.count_outcome(one, signature, effect, kinds_for(policy), policy)
+    return rounds.end_round()
 
 
 def test_a_read_is_progress_once():
     """A read new in tool and arguments is progress; an equal one is not."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     assert [mark.progress for mark in noted(rounds, outcome(), outcome())] == [True, False]
     assert noted(rounds, outcome(), signature="other")[0].progress
 
 
 def test_a_write_that_is_settled_is_progress_each_time():
     """A write that took effect is progress, also a wanted repetition; a replay is not."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     assert noted(rounds, outcome(), outcome(), effect="write") == marks("+t", "+t")
     assert noted(rounds, outcome("replayed", "already_done"), effect="write") == marks("t")
 
 
 def test_the_same_result_again_and_again_is_a_bad_round():
     """Equal calls with equal results: three are fine, the fourth is a repeated call, of each value alike."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     for text in ("x", "y", "z", "x"):
         marked = noted(rounds, *[outcome(text=text)] * 5)
         assert [mark.kind for mark in marked] == ["", "", "", "repeated_call", "repeated_call"]
@@ -291,7 +291,7 @@ def test_the_same_result_again_and_again_is_a_bad_round():
 
 def test_the_first_result_is_compared_too():
     """A value that came once does not make the next one its repetition."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     noted(rounds, outcome(text="pending"))
     assert [mark.kind for mark in noted(rounds, *[outcome(text="running")] * 3)] == ["", "", ""]
     assert noted(rounds, outcome(text="running"))[0].kind == "repeated_call"
@@ -300,7 +300,7 @@ def test_the_first_result_is_compared_too():
 @given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4))
 def test_of_any_results_only_equal_ones_in_a_row_are_repetitions(values, fine):
     """Whatever a read answers, a call is a repetition exactly if more than so many equal results end with it."""
-    rounds, policy = Rounds(), LoopPolicy(identical_results=fine)
+    rounds, policy = TurnHistory(), LoopPolicy(identical_results=fine)
     for at in range(len(values)):
         last = values[max(0, at - fine) : at + 1]
         mark = noted(rounds, outcome(text=str(values[at])), policy=policy)[0]
@@ -310,7 +310,7 @@ def test_of_any_results_only_equal_ones_in_a_row_are_repetitions(values, fine):
 
 def test_after_a_write_the_same_answer_is_news():
     """A check before or after each write never ends a run; polling does, also behind a write, and a replay is none."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     for number in range(20):
         assert noted(rounds, outcome()) == marks("+t")
         assert noted(rounds, outcome(tool="w"), effect="write", signature=str(number)) == marks("+w")
@@ -323,7 +323,7 @@ def test_after_a_write_the_same_answer_is_news():
 
 def test_a_write_that_is_only_replayed_is_a_repetition():
     """Other writes in between make no news of a write that is answered from the ledger."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     noted(rounds, outcome(), effect="write")
     kinds = []
     for number in range(4):
@@ -334,14 +334,14 @@ def test_a_write_that_is_only_replayed_is_a_repetition():
 
 def test_repetitions_are_not_counted_where_that_is_off():
     """With `repeated_call` off, equal results are never a failure."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     found = noted(rounds, *[outcome()] * 9, policy=LoopPolicy(off=("repeated_call",)))
     assert {mark.kind for mark in found} == {""}
 
 
 def test_the_id_of_a_call_does_not_make_a_result_another_one():
     """The text the model reads names the call; two equal results under other ids are equal."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     for number in range(4):
         one = msgspec.structs.replace(outcome(text=f"<out call=id{number}>7</out>"), call_id=f"id{number}")
         found = noted(rounds, one)
@@ -378,7 +378,7 @@ def nested(levels, value):
 @pytest.mark.parametrize("text", ["", "One screenshot."])
 def test_another_picture_is_another_result(picture, compared, text):
     """Pictures and files that differ are progress, however often a call returns one; equal ones are a repetition."""
-    rounds, kept = Rounds(), []
+    rounds, kept = TurnHistory(), []
     for number in range(9):
         kept.append(picture(f"iVBOR{number}"))
         assert noted(rounds, outcome(text=text, content=(kept[-1],)))[0].progress
@@ -389,7 +389,7 @@ def test_another_picture_is_another_result(picture, compared, text):
 
 def test_what_is_remembered_is_bounded():
     """Old calls are forgotten first; a forgotten one is new again."""
-    rounds = Rounds(size=3)
+    rounds = TurnHistory(size=3)
     for number in range(9):
         noted(rounds, outcome(), signature=str(number))
     assert noted(rounds, outcome(), signature="0")[0].progress
@@ -398,32 +398,32 @@ def test_what_is_remembered_is_bounded():
 
 def test_a_round_ends_once():
     """A round that has ended leaves nothing behind, and a new turn nothing at all."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     noted(rounds, outcome())
-    assert rounds.close() == ()
-    rounds.note(outcome("refused", "missing_field"), "s", None, KINDS, POLICY)
-    assert rounds.repeats.count("t", "s") == 1
+    assert rounds.end_round() == ()
+    rounds.count_outcome(outcome("refused", "missing_field"), "s", None, KINDS, POLICY)
+    assert rounds.repeats.failure_count("t", "s") == 1
     rounds.clear()
-    assert (rounds.close(), rounds.repeats.count("t", "s")) == ((), 0)
+    assert (rounds.end_round(), rounds.repeats.failure_count("t", "s")) == ((), 0)
     assert noted(rounds, outcome())[0].progress
 
 
 def test_what_waits_for_a_person_leaves_no_mark():
     """A pending call is neither a failure nor progress, and no repetition; a refusal by policy is no repetition either."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     assert noted(rounds, outcome("pending", "awaiting_approval", "policy")) == ()
     assert noted(rounds, outcome("refused", "quota_exceeded", "policy"))[0].kind == "refusal"
-    assert rounds.repeats.count("t", "s") == 0
+    assert rounds.repeats.failure_count("t", "s") == 0
 
 
 def test_a_call_that_is_only_held_back_has_not_failed():
     """However often a write waits for a valid output, it is no repetition of a failure; it is a bad round each time."""
-    rounds = Rounds()
+    rounds = TurnHistory()
     found = noted(rounds, *[outcome("refused", "latched", "tool")] * 5, effect="write")
     assert {mark.kind for mark in found} == {"held_back"}
-    assert rounds.repeats.count("t", "s") == 0
+    assert rounds.repeats.failure_count("t", "s") == 0
     noted(rounds, outcome("failed", "tool_failed", "tool"), effect="write")
-    assert rounds.repeats.count("t", "s") == 1
+    assert rounds.repeats.failure_count("t", "s") == 1
 
 
 def test_a_policy_without_own_kinds_names_what_every_guard_knows():

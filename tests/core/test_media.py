@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from pokayoke import Outcome, Raw
-from pokayoke.core.messages.media import carried
-from pokayoke.core.messages.replies import answered
+from pokayoke.core.messages.media import media_block_for
+from pokayoke.core.messages.replies import result_message
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 FILE = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}
@@ -78,8 +78,8 @@ PDF = "data:application/pdf;base64,aGk="
 )
 def test_what_a_provider_takes_of_a_block(block, anthropic, responses):
     """In whatever shape a picture or PDF came, the model sees it; what would be refused stays out."""
-    assert carried(block, "anthropic") == anthropic
-    assert carried(block, "responses") == responses
+    assert media_block_for(block, "anthropic") == anthropic
+    assert media_block_for(block, "responses") == responses
 
 
 @pytest.mark.parametrize("status", ["ok", "failed"])
@@ -87,16 +87,16 @@ def test_what_a_provider_takes_of_a_block(block, anthropic, responses):
 def test_pictures_stand_behind_the_text_of_an_answer(status, custom):
     """Where the wire has a place for them; the text stays a text where there are none, or none that it takes."""
     known = Outcome(status=status, call_id="c", tool="shot", text="a cat", content=(PICTURE, Raw(b"x")))
-    claude = answered(known, "anthropic")
+    claude = result_message(known, "anthropic")
     assert claude["content"] == [{"type": "text", "text": "a cat"}, PICTURE]
     assert claude.get("is_error", False) == (status == "failed")
-    gpt = answered(known, "responses", custom=custom)["output"]
+    gpt = result_message(known, "responses", custom=custom)["output"]
     assert gpt == [{"type": "input_text", "text": "a cat"}, {"type": "input_image", "image_url": DATA}]
-    assert answered(known, "openai")["content"] == "a cat"
-    assert "a cat" in answered(known, "text")["content"]
+    assert result_message(known, "openai")["content"] == "a cat"
+    assert "a cat" in result_message(known, "text")["content"]
     for wire, place in (("anthropic", "content"), ("responses", "output")):
         strange = Outcome(status="ok", call_id="c", tool="shot", text="a cat", content=(Raw(b"x"),))
-        assert answered(strange, wire)[place] == "a cat"
+        assert result_message(strange, wire)[place] == "a cat"
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_pictures_stand_behind_the_text_of_an_answer(status, custom):
 )
 def test_langchain_has_a_shape_of_its_own(block, shown):
     """Its models translate that one for their providers."""
-    assert carried(block, "langchain") == shown
+    assert media_block_for(block, "langchain") == shown

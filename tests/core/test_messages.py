@@ -4,7 +4,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
-from pokayoke.core.messages.messages import calls_in, field, role_of, text_of
+from pokayoke.core.messages.messages import calls_in, read_field, role_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_fields_of_any_mapping():
         {"type": "human", "data": {"content": "a"}},
         MappingProxyType({"type": "human", "data": {"content": "a"}}),
     ):
-        assert field(message, "content") == "a"
-        assert field(message, "absent") is None
-    assert field({"type": "redacted_thinking", "data": "x"}, "content") is None
+        assert read_field(message, "content") == "a"
+        assert read_field(message, "absent") is None
+    assert read_field({"type": "redacted_thinking", "data": "x"}, "content") is None
 
 
 def test_text_of_a_message():

@@ -3,7 +3,7 @@
 import pytest
 
 from pokayoke import Contract
-from pokayoke.core.catalogue.unknown_names import misnamed, unsourced
+from pokayoke.core.catalogue.unknown_names import unknown_names, unknown_sources
 from pokayoke.core.policy import AccessPolicy, ApprovalPolicy, LimitPolicy, Policy
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
@@ -36,7 +36,7 @@ def limited(**fields):
 )
 def test_a_name_that_means_nothing_is_found_with_what_it_may_mean(policy, place, meant):
     """Every key that names a tool or an argument says where the name stands and what is near it."""
-    [(found, text)] = misnamed(policy, TOOLS)
+    [(found, text)] = unknown_names(policy, TOOLS)
     assert (found, text.endswith(f"Did you mean '{meant}'?")) == (place, True)
 
 
@@ -54,12 +54,12 @@ def test_a_name_that_means_nothing_is_found_with_what_it_may_mean(policy, place,
 )
 def test_a_name_that_means_something_is_not_found(policy, tools):
     """One tool, or one of its versions, that has what is named, or may have it, is enough."""
-    assert list(misnamed(policy, tools, ("read_more",))) == []
+    assert list(unknown_names(policy, tools, ("read_more",))) == []
 
 
 def test_a_limit_on_an_argument_that_no_tool_can_have_is_found():
     """A tool that takes nothing has no argument to count, and the message says that there is none."""
-    [(_, text)] = misnamed(limited(tool="ping", amount=1, field="sum"), (tool("ping", NOTHING),))
+    [(_, text)] = unknown_names(limited(tool="ping", amount=1, field="sum"), (tool("ping", NOTHING),))
     assert "ping does not have" in text
     assert "There are none." in text
 
@@ -67,7 +67,7 @@ def test_a_limit_on_an_argument_that_no_tool_can_have_is_found():
 def test_a_limit_for_all_tools_on_an_argument_that_is_text_is_found():
     """It is named with the tool whose every call it would refuse; tools that have a number there are not."""
     text = tool("pay", {"type": "object", "properties": {"amount": {"type": "string"}}})
-    [(place, wrong)] = misnamed(limited(amount=1, field="amount"), (text, *TOOLS))
+    [(place, wrong)] = unknown_names(limited(amount=1, field="amount"), (text, *TOOLS))
     assert place == ("limits", 1, "field")
     assert wrong.startswith("counts 'amount' of pay@1, which is declared as string")
 
@@ -75,7 +75,7 @@ def test_a_limit_for_all_tools_on_an_argument_that_is_text_is_found():
 def test_of_many_names_some_are_listed():
     """Where nothing is near, the message says what there is, and stays short in a large catalogue."""
     tools = [tool(f"tool_{number}") for number in range(500)]
-    [(_, text)] = misnamed(Policy(access=AccessPolicy(deny=("xyz",))), tools)
+    [(_, text)] = unknown_names(Policy(access=AccessPolicy(deny=("xyz",))), tools)
     assert "Known: tool_0, " in text
     assert text.endswith(" and 440 more")
 
@@ -85,5 +85,5 @@ def test_a_source_that_is_no_tool_is_found():
     note = tool("note", sources=("find_usr", "read_more"))
     free, all_of_them = tool("free", sources=()), tool("all")
     tools = (note, tool("find_user"), free, all_of_them)
-    [(ident, text)] = unsourced(tools, ("read_more",))
+    [(ident, text)] = unknown_sources(tools, ("read_more",))
     assert (ident, text.endswith("Did you mean 'find_user'?")) == ("note@1", True)

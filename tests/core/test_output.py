@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pokayoke.core.call import Raw
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
-from pokayoke.core.output.validate import Checked, check_output
+from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.policy import ToolOutputPolicy
 
 PAGE = "<!doctype html>\n<html><head><title>Maintenance</title></head><body>Back soon.</body></html>"
@@ -49,18 +49,18 @@ def contract(output: Any = PROFILE, **fields: Any) -> Contract:
     return Contract.from_schema("http.get", arguments, output_schema=output, effect="read", **fields)
 
 
-def judge(raw: Any, output: Any = PROFILE, *, arguments: dict[str, Any] | None = None, **fields: Any) -> Checked:
+def judge(raw: Any, output: Any = PROFILE, *, arguments: dict[str, Any] | None = None, **fields: Any) -> OutputResult:
     """Check one output with the default policy."""
     return check_output(raw, contract(output, **fields), arguments=arguments or {}, policy=ToolOutputPolicy())
 
 
-def code(checked: Checked) -> str | None:
+def code(checked: OutputResult) -> str | None:
     """The code of the first finding, None if there is none."""
     assert checked.ok is (not checked.findings and checked.failure is None)
     return checked.findings[0].code if checked.findings else None
 
 
-def reason(checked: Checked) -> str:
+def reason(checked: OutputResult) -> str:
     """The reason a trace gives."""
     return checked.findings[0].data["reason"]
 
@@ -746,7 +746,7 @@ def test_binary_blocks_pass_unread(raw, value, content, output):
     assert checked.content
 
 
-@pytest.mark.parametrize("raw", [b"\x89PNG\xff", gzip.compress(b"text"), bytearray("text".encode("utf-16"))])
+@pytest.mark.parametrize("raw", [b"\x89PNG\xff", gzip.compress(b"text", mtime=0), bytearray("text".encode("utf-16"))])
 def test_bytes_that_are_no_text_keep_no_promise_of_text(raw):
     """Bytes without a media type are text where text is promised, or a finding; where nothing is, they pass unread."""
     assert code(judge(raw, "text")) == "bad_encoding"
@@ -1174,7 +1174,7 @@ class Moody:
             raise self.error
         return False
 
-    def problems(self, value: Any, *, parsed: bool = False, effort: object = None) -> tuple[Any, ...]:
+    def find_problems(self, value: Any, *, parsed: bool = False, effort: object = None) -> tuple[Any, ...]:
         return ()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding
-from pokayoke.core.gate.paths import _RULES, CODES, _examine, check_path, normalise, shown
+from pokayoke.core.gate.paths import _RULES, CODES, _examine_path, check_path, display_path, normalise_path
 
 ROOT = "/srv/ws"
 
@@ -162,7 +162,7 @@ BAD = [
 @pytest.mark.parametrize(("path", "relative"), GOOD)
 def test_ordinary_paths_pass(path, relative):
     """A path inside the root passes unchanged but for `.`, `..` and doubled slashes."""
-    assert normalise(path, (ROOT,)) == (ROOT, relative)
+    assert normalise_path(path, (ROOT,)) == (ROOT, relative)
     assert check_path(path, (ROOT,)) is None
 
 
@@ -197,25 +197,25 @@ def test_every_rule_is_reached():
 )
 def test_several_roots(path, expected):
     """A relative path belongs to the first root, an absolute one to the longest it lies under."""
-    assert normalise(path, ("/one", "/two", "/one/inner")) == expected
+    assert normalise_path(path, ("/one", "/two", "/one/inner")) == expected
 
 
 @pytest.mark.parametrize("path", ["/three/a", "/one/../two/a", "/onetwo"])
 def test_several_roots_do_not_join(path):
     """No way leads from one root into another, or into a name that merely starts alike."""
-    assert isinstance(normalise(path, ("/one", "/two")), Finding)
+    assert isinstance(normalise_path(path, ("/one", "/two")), Finding)
 
 
 def test_a_trailing_slash_of_the_root_changes_nothing():
     """A root written with a slash at its end confines the same paths."""
-    assert normalise("/one/a", ("/one/",)) == ("/one/", "a")
-    assert isinstance(normalise("/onea", ("/one/",)), Finding)
+    assert normalise_path("/one/a", ("/one/",)) == ("/one/", "a")
+    assert isinstance(normalise_path("/onea", ("/one/",)), Finding)
 
 
 def test_long_paths_are_shown_short():
     """An operator's message stays short and one line, whatever was sent."""
-    assert len(shown("é\n" * 100_000)) < 1_200
-    assert shown("a\nb") == "'a\\nb'"
+    assert len(display_path("é\n" * 100_000)) < 1_200
+    assert display_path("a\nb") == "'a\\nb'"
 
 
 NAMES = st.sampled_from(
@@ -227,7 +227,7 @@ NAMES = st.sampled_from(
 def test_what_passes_never_leaves(names, absolute):
     """Whatever is accepted lies under the root for a plain join, and has no `.` or `..` left."""
     path = ("/srv/ws/" if absolute else "") + "/".join(names)
-    located = normalise(path, (ROOT,))
+    located = normalise_path(path, (ROOT,))
     if isinstance(located, Finding):
         return
     root, relative = located
@@ -240,14 +240,14 @@ def test_what_passes_never_leaves(names, absolute):
 @given(st.text(max_size=40))
 def test_normalising_twice_is_normalising_once(path):
     """A relative path that came out goes in unchanged; no text makes the check fail."""
-    located = normalise(path, (ROOT,))
+    located = normalise_path(path, (ROOT,))
     if not isinstance(located, Finding):
-        assert normalise(located[1], (ROOT,)) == located
+        assert normalise_path(located[1], (ROOT,)) == located
 
 
 @given(st.text(alphabet="ab./ -_1~$%:cCoOnN", max_size=30))
 def test_the_short_way_agrees_with_the_rules(path):
     """The fast acceptance accepts nothing the rules refuse and changes nothing they do not."""
-    rule, slow = _examine(path, (ROOT,))
-    fast = normalise(path, (ROOT,))
+    rule, slow = _examine_path(path, (ROOT,))
+    fast = normalise_path(path, (ROOT,))
     assert (fast == slow) if not rule else (isinstance(fast, Finding) and fast.data["rule"] == rule)

@@ -5,27 +5,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.json.canonical import canonical, digest
+from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.reconcile import (
-    AGREED,
-    KINDS,
-    Compared,
-    Row,
-    Times,
-    amount_in,
-    compare,
-    explains,
-    same_amount,
-    undo_key,
+    AGREEING_KINDS,
+    COMPARISON_KINDS,
+    BusinessRow,
+    Comparison,
+    ReconcileTimes,
+    build_compensations,
+    compare_key,
+    is_explained_by_undoing,
+    is_same_amount,
+    recorded_amount,
     undoing_hash,
-    undoings,
+    undoing_key,
 )
 from pokayoke.core.ledger.transitions import Record
 
 KEY = "a" * 64
-MARK = digest(canonical({"sku": "S1"}))
-TIMES = Times(read_at=1_000.0, cut_off=900.0)
+MARK = sha256_hex(canonical_bytes({"sku": "S1"}))
+TIMES = ReconcileTimes(read_at=1_000.0, cut_off=900.0)
 
 
 def record(state="completed", **changes):
@@ -35,7 +35,7 @@ def record(state="completed", **changes):
 
 
 def row(reference="O-1", number=1, **fields):
-    return Row(number, KEY, reference, **fields)
+    return BusinessRow(number, KEY, reference, **fields)
 
 
 TWO = (row("O-1", 1), row("O-2", 2))
@@ -96,16 +96,16 @@ TABLE = [
 @pytest.mark.parametrize(("held", "rows", "known", "kind"), [case[1:] for case in TABLE], ids=[c[0] for c in TABLE])
 def test_every_case_has_its_class(held, rows, known, kind):
     """The class is the one of the table; only what is in order goes without a reason."""
-    found = compare(KEY, held, rows, TIMES, **known)
+    found = compare_key(KEY, held, rows, TIMES, **known)
     assert found.kind == kind
-    assert bool(found.reason) == (kind not in AGREED)
+    assert bool(found.reason) == (kind not in AGREEING_KINDS)
 
 
 def test_an_amount_that_was_not_recorded_is_counted_not_hidden():
     """It is matched by what could be compared, and says that the amount was not."""
-    assert compare(KEY, record(), [row(amount="1")], TIMES).uncompared
-    assert not compare(KEY, record(), [row(amount="1")], TIMES, amount="1").uncompared
-    assert not compare(KEY, record(), [row()], TIMES).uncompared
+    assert compare_key(KEY, record(), [row(amount="1")], TIMES).uncompared
+    assert not compare_key(KEY, record(), [row(amount="1")], TIMES, amount="1").uncompared
+    assert not compare_key(KEY, record(), [row()], TIMES).uncompared
 
 
 SAME = {"digest": MARK, "amount": "5"}
@@ -137,7 +137,7 @@ SURPLUS = [
 @pytest.mark.parametrize(("held", "rows", "known", "names"), [c[1:] for c in SURPLUS], ids=[c[0] for c in SURPLUS])
 def test_a_row_is_surplus_only_with_proof(held, rows, known, names):
     """What is to be undone is named if it can be told, and nothing is if it cannot."""
-    found = compare(KEY, held, rows, TIMES, **known)
+    found = compare_key(KEY, held, rows, TIMES, **known)
     assert [one.reference for one in found.surplus] == names
     assert ("cannot be told" in found.reason) == (found.kind == "duplicate" and not names)
 
@@ -145,25 +145,25 @@ def test_a_row_is_surplus_only_with_proof(held, rows, known, names):
 def test_each_surplus_row_is_undone_under_a_key_of_its_own():
     """Two of three rows: two undoings with two keys, each for one row; the keys stay the same next time."""
     rows = [row(f"O-{number}", number) for number in (1, 2, 3)]
-    found = compare(KEY, record(reference="O-1"), rows, TIMES)
-    steps = undoings(found, "why")
+    found = compare_key(KEY, record(reference="O-1"), rows, TIMES)
+    steps = build_compensations(found, "why")
     assert [(step.effect_key, step.row.reference, step.reason) for step in steps] == [
         (KEY, "O-2", "why"),
         (KEY, "O-3", "why"),
     ]
-    assert [step.key for step in steps] == [undo_key(KEY, "O-2"), undo_key(KEY, "O-3")]
+    assert [step.key for step in steps] == [undoing_key(KEY, "O-2"), undoing_key(KEY, "O-3")]
     assert len({compensation_key(KEY), *(step.key for step in steps)}) == 3
 
 
 def test_an_effect_is_undone_under_the_key_of_its_compensation():
     """An extra row, a chosen effect, one without a row: one undoing each; a row without any name cannot be undone."""
     for held, rows in [(None, [row()]), (record(), [row()]), (record(), [])]:
-        (step,) = undoings(compare(KEY, held, rows, TIMES), "")
+        (step,) = build_compensations(compare_key(KEY, held, rows, TIMES), "")
         assert (step.key, step.record, step.row) == (compensation_key(KEY), held, rows[0] if rows else None)
-    nameless = compare("", None, [Row(4)], TIMES)
-    assert (nameless.kind, undoings(nameless, "")) == ("extra", ())
-    (step,) = undoings(compare("", None, [Row(4, reference="O-4")], TIMES), "")
-    assert step.key == undo_key("", "O-4")
+    nameless = compare_key("", None, [BusinessRow(4)], TIMES)
+    assert (nameless.kind, build_compensations(nameless, "")) == ("extra", ())
+    (step,) = build_compensations(compare_key("", None, [BusinessRow(4, reference="O-4")], TIMES), "")
+    assert step.key == undoing_key("", "O-4")
     assert undoing_hash(KEY, "O-1") != undoing_hash(KEY, "O-2")
 
 
@@ -177,7 +177,7 @@ def test_an_effect_is_undone_under_the_key_of_its_compensation():
 )  # fmt: skip
 def test_the_amount_is_read_where_it_stands(output, pointer, found):
     """A number or a text at the pointer; anything else is nothing to compare with."""
-    assert amount_in(output, pointer) == found
+    assert recorded_amount(output, pointer) == found
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_amount_is_read_where_it_stands(output, pointer, found):
 )
 def test_amounts_are_compared_as_numbers(one, other, same):
     """Spelling makes no difference, size does; what is no number is compared as text."""
-    assert same_amount(one, other) is same
+    assert is_same_amount(one, other) is same
 
 
 records = st.builds(
@@ -207,9 +207,9 @@ names = st.frozensets(st.sampled_from(["", "O-1", "O-2"]))
 @given(st.none() | records, rows, names, names)
 def test_no_disagreement_counts_as_matched(held, found, late, undone):
     """Every combination has one class; a settled completed effect without any undoing matches exactly one row."""
-    told = compare(KEY, held, found, TIMES, late=late, undone=undone)
-    assert isinstance(told, Compared)
-    assert told.kind in KINDS
+    told = compare_key(KEY, held, found, TIMES, late=late, undone=undone)
+    assert isinstance(told, Comparison)
+    assert told.kind in COMPARISON_KINDS
     assert set(told.surplus) <= set(found)
     assert not found or len(told.surplus) < len(found) or told.kind == "extra"
     if told.kind == "matched" and not undone and held is not None and not held.compensates:
@@ -234,4 +234,4 @@ def test_no_disagreement_counts_as_matched(held, found, late, undone):
 )
 def test_an_undoing_explains_what_it_may_have_left_behind(undoing, held, rows, explained):
     """One row, and none beside it; that of an earlier attempt wants the row of the one which ran again."""
-    assert explains(undoing, held, rows) is explained
+    assert is_explained_by_undoing(undoing, held, rows) is explained

@@ -10,8 +10,8 @@ from provider_rules import anthropic_problems, chat_problems, item_problems
 from pokayoke import compact
 from pokayoke.core.call import Outcome
 from pokayoke.core.intake import is_cut
-from pokayoke.core.messages.replies import Ids, answered, answers, plain, spoken
-from pokayoke.core.output.model_text import present
+from pokayoke.core.messages.replies import CallIds, read_reply, result_message, result_messages, to_dict
+from pokayoke.core.output.model_text import result_text
 from pokayoke.errors import UsageError
 
 
@@ -78,12 +78,12 @@ CHAT = [
 @pytest.mark.parametrize(("reply", "calls"), [row[1:] for row in CHAT], ids=[row[0] for row in CHAT])
 def test_chat_completions(reply, calls):
     """A chat completion's calls are read as they came, and its message can be sent again once each is answered."""
-    said = spoken(reply)
+    said = read_reply(reply)
     assert (said.shape, asked(said)) == ("openai", calls)
     outcomes = [Outcome(status="ok", call_id=one.id, tool=one.name, text="x") for one in said.calls]
     if outcomes:
-        assert chat_problems([*said.messages, *answers(outcomes)]) == []
-    assert [one.id for one in spoken(said.messages[0]).calls] == [one.id for one in said.calls]
+        assert chat_problems([*said.messages, *result_messages(outcomes)]) == []
+    assert [one.id for one in read_reply(said.messages[0]).calls] == [one.id for one in said.calls]
 
 
 RESPONSES = [
@@ -101,10 +101,10 @@ RESPONSES = [
 @pytest.mark.parametrize(("reply", "calls"), [row[1:] for row in RESPONSES], ids=[row[0] for row in RESPONSES])
 def test_responses(reply, calls):
     """A response's calls are read as they came; each item stays, and every kind of call is answered by its own kind."""
-    said = spoken(reply)
+    said = read_reply(reply)
     assert (said.shape, asked(said)) == ("responses", calls)
     outcomes = [Outcome(status="ok", call_id=one.id, tool=one.name, text="x") for one in said.calls]
-    history = [*said.messages, *answers(outcomes, "responses", custom=said.custom)]
+    history = [*said.messages, *result_messages(outcomes, "responses", custom=said.custom)]
     assert item_problems(history) == []
     assert ["custom" in one["type"] for one in history if one["type"].endswith("call")] == [
         "custom" in one["type"] for one in history if one["type"].endswith("output")
@@ -131,10 +131,10 @@ ANTHROPIC = [
 @pytest.mark.parametrize(("reply", "calls"), [row[1:] for row in ANTHROPIC], ids=[row[0] for row in ANTHROPIC])
 def test_anthropic_messages(reply, calls):
     """An Anthropic message's calls are read as they came, and its blocks can be sent again."""
-    said = spoken(reply)
+    said = read_reply(reply)
     assert (said.shape, asked(said)) == ("anthropic", calls)
     outcomes = [Outcome(status="refused", call_id=one.id, tool=one.name, text="x") for one in said.calls]
-    history = [{"role": "user", "content": "go"}, *said.messages, *answers(outcomes, "anthropic")]
+    history = [{"role": "user", "content": "go"}, *said.messages, *result_messages(outcomes, "anthropic")]
     assert anthropic_problems(history) == []
     assert [block["is_error"] for block in history[-1]["content"]] == [True] * len(calls)
 
@@ -145,7 +145,7 @@ def test_anthropic_messages(reply, calls):
 )  # fmt: skip
 def test_a_text_that_is_no_object_is_not_sent_again(given, sent, faithful):
     """Anthropic takes objects only; where the message cannot show what was asked for, the reply says so."""
-    said = spoken(claude(use(given=given)))
+    said = read_reply(claude(use(given=given)))
     assert (said.messages[0]["content"][0]["input"], said.faithful) == (sent, faithful)
 
 
@@ -155,12 +155,12 @@ def test_a_text_that_is_no_object_is_not_sent_again(given, sent, faithful):
 )
 def test_a_name_no_provider_would_take_is_respelt_in_the_history_only(name, shape):
     """The call keeps the name as it was written; the history gets one that does not break the next request."""
-    said = spoken(shape(name))
+    said = read_reply(shape(name))
     assert said.calls[0].name == name
     problems = {"openai": chat_problems, "responses": item_problems, "anthropic": anthropic_problems}[said.shape]
     start = [{"role": "user", "content": "go"}]
     outcome = Outcome(status="refused", call_id=said.calls[0].id, tool="x", text="no")
-    assert problems([*start, *said.messages, *answers([outcome], said.shape)]) == []
+    assert problems([*start, *said.messages, *result_messages([outcome], said.shape)]) == []
 
 
 STOPS = [
@@ -182,14 +182,14 @@ STOPS = [
 @pytest.mark.parametrize(("reply", "stop"), STOPS, ids=[row[1] for row in STOPS])
 def test_what_was_cut_says_so(reply, stop):
     """Every way in which a provider says that a message is not whole reaches each of its calls."""
-    said = spoken(reply)
+    said = read_reply(reply)
     assert said.stop_reason == stop
     assert all(is_cut(one.stop_reason) for one in said.calls)
 
 
 def test_one_item_of_a_response_may_be_cut():
     """An item that is incomplete is cut, whatever the response says of itself; the batch then runs none."""
-    said = spoken(response(item("a"), item("b", status="incomplete")))
+    said = read_reply(response(item("a"), item("b", status="incomplete")))
     assert [is_cut(one.stop_reason) for one in said.calls] == [False, True]
 
 
@@ -215,7 +215,7 @@ def test_one_item_of_a_response_may_be_cut():
 )
 def test_what_it_says_to_the_user(reply, text, refused):
     """Texts of a reply are joined by lines; a refusal is a text, and known as one."""
-    said = spoken(reply)
+    said = read_reply(reply)
     assert (said.text, said.refused) == (text, refused)
 
 
@@ -234,21 +234,21 @@ def test_what_it_says_to_the_user(reply, text, refused):
 )  # fmt: skip
 def test_what_it_cost(reply, tokens, sent):
     """The provider's count of the whole conversation, and of the request alone; what a cache held counts too."""
-    said = spoken(reply)
+    said = read_reply(reply)
     assert (said.tokens, said.input_tokens) == (tokens, sent)
 
 
 def test_ids_of_the_history_are_taken():
     """A call that comes with an id the history holds already gets another, so that no answer fits two calls."""
-    said = spoken(chat(call("a"), call(None)), taken={"a", "call_1"})
+    said = read_reply(chat(call("a"), call(None)), taken={"a", "call_1"})
     assert [one.id for one in said.calls] == ["a_2", "call_2"]
 
 
 @given(st.lists(st.sampled_from([None, "", "a", "a_2", "call_1", "b"]), max_size=12))
 def test_ids_are_never_equal(wanted):
     """However ids repeat, each call gets one of its own, and one that is free is kept."""
-    ids = Ids({"b"})
-    given_out = [ids.of(one) for one in wanted]
+    ids = CallIds({"b"})
+    given_out = [ids.unique_id(one) for one in wanted]
     assert len(set(given_out)) == len(given_out)
     assert "b" not in given_out
     assert all(given_out)
@@ -262,7 +262,7 @@ def test_ids_are_never_equal(wanted):
 def test_what_is_no_reply_is_an_error(wrong):
     """Something that is no reply is the programmer's error, which says what to hand over."""
     with pytest.raises(UsageError, match="is no reply of a model"):
-        spoken(wrong)
+        read_reply(wrong)
 
 
 def test_objects_are_dumped():
@@ -273,27 +273,27 @@ def test_objects_are_dumped():
         asked_for.update(options)
         return {"a": 1}
 
-    assert plain(SimpleNamespace(model_dump=dump)) == {"a": 1}
+    assert to_dict(SimpleNamespace(model_dump=dump)) == {"a": 1}
     assert asked_for == {"exclude_unset": True, "warnings": False}
-    assert plain(SimpleNamespace(openai=lambda: {"b": 1})) == {"b": 1}
-    assert plain(SimpleNamespace(anthropic=lambda: {"c": 1})) == {"c": 1}
+    assert to_dict(SimpleNamespace(openai=lambda: {"b": 1})) == {"b": 1}
+    assert to_dict(SimpleNamespace(anthropic=lambda: {"c": 1})) == {"c": 1}
 
 
 def test_answers_of_a_chat_without_tool_calls_are_one_message():
     """Where calls stand in the text, all answers are one message of the user's, so that sides take turns."""
-    texts = [present(key, tool="t", call_id=key, trust="checked") for key in "ab"]
+    texts = [result_text(key, tool="t", call_id=key, trust="checked") for key in "ab"]
     outcomes = [Outcome(status="ok", call_id=key, tool="t", text=text) for key, text in zip("ab", texts, strict=True)]
-    assert answers(outcomes, "text") == [{"role": "user", "content": "\n".join(texts)}]
-    assert answered(outcomes[0], "text") == {"role": "user", "content": texts[0]}
-    assert [answers([], wire) for wire in ("openai", "responses", "anthropic", "text")] == [[]] * 4
+    assert result_messages(outcomes, "text") == [{"role": "user", "content": "\n".join(texts)}]
+    assert result_message(outcomes[0], "text") == {"role": "user", "content": texts[0]}
+    assert [result_messages([], wire) for wire in ("openai", "responses", "anthropic", "text")] == [[]] * 4
 
 
 def test_in_a_chat_without_tool_calls_no_answer_passes_for_the_user_s_words():
     """What the guard says itself stands behind a label too, alone or before an output; it is told by who said it."""
     refusal = Outcome(status="refused", call_id="c1", tool="get", text="get may not be used. Tell the user.")
-    output = present({"a": 1}, tool="get", call_id="c2", trust="checked")
+    output = result_text({"a": 1}, tool="get", call_id="c2", trust="checked")
     replayed = Outcome(status="replayed", call_id="c2", tool="get", text=f"already ran; result of then\n{output}")
-    (message,) = answers([refusal, replayed], "text")
+    (message,) = result_messages([refusal, replayed], "text")
     assert message["content"].split("\n") == [
         '<tool_output tool="get" call="c1" trust="error">', refusal.text, "</tool_output>",
         '<tool_output tool="get" call="c2" trust="checked">', "already ran; result of then", "</tool_output>",
@@ -308,5 +308,5 @@ def test_in_a_chat_without_tool_calls_no_answer_passes_for_the_user_s_words():
 def test_an_answer_that_is_well_is_no_error():
     """Anthropic's flag stands on what did not end well, and on nothing else."""
     good, bad = (Outcome(status=status, call_id="c", tool="t", text="x") for status in ("ok", "failed"))
-    assert "is_error" not in answered(good, "anthropic")
-    assert answered(bad, "anthropic")["is_error"]
+    assert "is_error" not in result_message(good, "anthropic")
+    assert result_message(bad, "anthropic")["is_error"]

@@ -6,8 +6,8 @@ import pytest
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow import resolve
-from pokayoke.core.flow.steps import Admit, Gone, Look, Recall, Returned, Settle
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, ReadRecord, Returned, Settle
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import Admission, Claim, Record
 
@@ -47,7 +47,7 @@ def changed(answer, record=None, **changes):
 )
 def test_how_long_to_wait(safe, dead_since, now, wait):
     """Seconds until a second execution is safe, row by row; None is never."""
-    assert resolve._wait(contract(safe), dead_since, now) == wait
+    assert resolve._seconds_until_proof(contract(safe), dead_since, now) == wait
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_how_long_to_wait(safe, dead_since, now, wait):
 def test_proof_of_death_is_asked_for_before_the_target(safe, owner, dead_since, asks):
     """Only where it could change the answer, and where somebody is known who could be dead; never afterwards."""
     record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", owner=owner, dead_since=dead_since)
-    request = Request("r", "pay", "write", None, 100.0, WISH)
-    walk = resolve.resolved(request, contract(safe), {}, Admission("resolve", None, record), 1.0)
+    request = AdmissionRequest("r", "pay", "write", None, 100.0, WISH)
+    walk = resolve.resolve_doubt(request, contract(safe), {}, Admission("resolve", None, record), 1.0)
     step = next(walk)
     if asks:
-        assert step == Gone("them")
+        assert step == CheckOwner("them")
         step = walk.send(None)
-    assert isinstance(step, Look)
+    assert isinstance(step, LookUp)
     step = walk.send(Returned(resolve.UNKNOWN))
     assert isinstance(step, Settle)
     assert step.settlement.state == "in_doubt"
@@ -93,7 +93,7 @@ def test_proof_of_death_is_asked_for_before_the_target(safe, owner, dead_since, 
 )
 def test_who_is_not_asked_about(answer, claim):
     """Nobody looks for a death where no executor holds the claim, or where no answer could change."""
-    walk = resolve.admitted(Request("r", "pay", "write", None, 100.0, claim))
+    walk = resolve.admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, claim))
     assert isinstance(next(walk), Admit)
     with pytest.raises(StopIteration) as end:
         walk.send(answer)
@@ -103,9 +103,9 @@ def test_who_is_not_asked_about(answer, claim):
 @pytest.mark.parametrize("seen", [None, 17.0])
 def test_a_dead_executor_is_asked_about_once_more(seen):
     """With proof the claim is asked for again, naming the dead claim and when it was seen; without it the answer stays."""
-    walk = resolve.admitted(Request("r", "pay", "write", None, 100.0, WISH))
+    walk = resolve.admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
     next(walk)
-    assert walk.send(BUSY) == Gone("them")
+    assert walk.send(BUSY) == CheckOwner("them")
     if seen is None:
         with pytest.raises(StopIteration) as end:
             walk.send(None)
@@ -120,7 +120,7 @@ def test_a_dead_executor_is_asked_about_once_more(seen):
 
 def test_a_ledger_that_is_lost_after_the_proof_takes_back_no_word():
     """It had said that somebody is at work, and nobody has denied that: the call is not told that nothing happened."""
-    walk = resolve.admitted(Request("r", "pay", "write", None, 100.0, WISH))
+    walk = resolve.admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
     next(walk)
     walk.send(BUSY)
     walk.send(17.0)
@@ -132,9 +132,9 @@ def test_a_ledger_that_is_lost_after_the_proof_takes_back_no_word():
 def test_a_second_execution_that_is_not_admitted_is_not_executed():
     """The proof is there, and admission says no: the doubt is put back, and the caller hears why."""
     record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", dead_since=90.0)
-    request = Request("r", "pay", "write", None, 100.0, WISH)
+    request = AdmissionRequest("r", "pay", "write", None, 100.0, WISH)
     for kind in ("refuse", "pending"):
-        walk = resolve.resolved(request, contract("executor_dead"), {}, Admission("resolve", None, record), 1.0)
+        walk = resolve.resolve_doubt(request, contract("executor_dead"), {}, Admission("resolve", None, record), 1.0)
         next(walk)
         again = walk.send(Returned(resolve.NOT_FOUND))
         assert again.request.claim.proceed
@@ -143,7 +143,7 @@ def test_a_second_execution_that_is_not_admitted_is_not_executed():
         with pytest.raises(StopIteration) as end:
             walk.send(None)
         assert end.value.value == (said, None)
-    walk = resolve.resolved(request, contract("executor_dead"), {}, Admission("resolve", None, record), 1.0)
+    walk = resolve.resolve_doubt(request, contract("executor_dead"), {}, Admission("resolve", None, record), 1.0)
     next(walk)
     walk.send(Returned(resolve.NOT_FOUND))
     with pytest.raises(StopIteration) as end:
@@ -172,8 +172,8 @@ UNREAD = Finding(code="store_unavailable", message="no answer")
 )
 def test_whether_an_effect_stands(undoing, said):
     """It does unless an undoing that was claimed after it is completed or open; what cannot be read is told."""
-    walk = resolve.standing(RECORD)
-    assert next(walk) == Recall(compensation_key("k"), "pay")
+    walk = resolve.undone_finding(RECORD)
+    assert next(walk) == ReadRecord(compensation_key("k"), "pay")
     if isinstance(undoing, dict):
         undoing = msgspec.structs.replace(RECORD, **{"claimed_at": 96.0, "compensates": "k"} | undoing)
     with pytest.raises(StopIteration) as end:

@@ -6,15 +6,22 @@ from hypothesis import strategies as st
 
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.outcomes import already_done
-from pokayoke.core.flow.plan import snapshot
-from pokayoke.core.flow.prepare import Judged
-from pokayoke.core.gate.rules import Principal, principal_of, stop_reason_for
+from pokayoke.core.flow.outcomes import replayed_outcome
+from pokayoke.core.flow.plan import build_snapshot
+from pokayoke.core.flow.prepare import PreparedCall
+from pokayoke.core.gate.rules import Principal, as_principal, stop_reason_for
 from pokayoke.core.ledger.transitions import Record
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.run_state import RunState
-from pokayoke.core.versions.lock import Candidate, Lock, ToolLock, Version
-from pokayoke.core.versions.rollout import NOT_OFFERED, drawn, pinned, version_for, version_withdrawn, versions_for
+from pokayoke.core.versions.lock import Candidate, ContractLock, ToolLock, Version
+from pokayoke.core.versions.rollout import (
+    NOT_OFFERED,
+    draw_number,
+    pin_versions,
+    version_for,
+    versions_for,
+    withdrawn_finding,
+)
 
 VERSIONS = {version: Version(f"sha256:{version}", "c.yaml") for version in ("1", "2")}
 
@@ -33,8 +40,12 @@ def test_the_share_is_kept():
 
 def test_a_draw_is_one_number_for_ever():
     """The draw depends on nothing but its three names: this is what every other process and machine computes."""
-    assert drawn("run-1", "refund", "r2") == 0.8293495585491407
-    assert drawn("run-1", "refund", "r3") != drawn("run-1", "refund", "r2") != drawn("run-1", "charge", "r2")
+    assert draw_number("run-1", "refund", "r2") == 0.8293495585491407
+    assert (
+        draw_number("run-1", "refund", "r3")
+        != draw_number("run-1", "refund", "r2")
+        != draw_number("run-1", "charge", "r2")
+    )
 
 
 @given(st.text(max_size=20), st.floats(0.001, 1.0), st.floats(0.001, 1.0))
@@ -61,20 +72,20 @@ def test_a_new_tool_is_offered_to_a_share_only():
 
 def test_only_what_is_locked_is_given_out():
     """A tool that the lock does not know has no version to draw."""
-    assert versions_for("r", Lock(tools={"refund": tool()}), ["refund", "other"]) == {"refund": "1"}
+    assert versions_for("r", ContractLock(tools={"refund": tool()}), ["refund", "other"]) == {"refund": "1"}
 
 
 def test_a_pin_holds():
     """What a run was pinned to stays; only tools it has not met before are added."""
-    state = pinned(RunState("r"), {"refund": "1"})
-    later = pinned(state, {"refund": "2", "charge": NOT_OFFERED})
+    state = pin_versions(RunState("r"), {"refund": "1"})
+    later = pin_versions(state, {"refund": "2", "charge": NOT_OFFERED})
     assert later.versions == (("charge", ""), ("refund", "1"))
-    assert pinned(later, {"refund": "2"}) is later
+    assert pin_versions(later, {"refund": "2"}) is later
 
 
 def test_a_withdrawn_version_is_named_to_people_and_not_to_the_model():
     """The message says which version; the hint says what to do, and nothing about versions."""
-    found = version_withdrawn("refund", "2")
+    found = withdrawn_finding("refund", "2")
     assert "refund@2" in found.message
     assert "2" not in found.hint
     assert stop_reason_for(found) == "permission_denied"
@@ -82,9 +93,9 @@ def test_a_withdrawn_version_is_named_to_people_and_not_to_the_model():
 
 def test_a_withdrawn_contract_keeps_its_name_and_has_no_plan():
     """A snapshot answers for a withdrawn version with the reason, under every spelling of its name."""
-    force = snapshot([Contract(name="get_order", version="2")], Policy(), withdrawn={"get_order@2"})
+    force = build_snapshot([Contract(name="get_order", version="2")], Policy(), withdrawn={"get_order@2"})
     for spelling in ("get_order", "getOrder"):
-        assert (force.find(spelling).code, force.offers(spelling, None)) == ("version_withdrawn", False)
+        assert (force.find_plan(spelling).code, force.is_offered(spelling, None)) == ("version_withdrawn", False)
     assert (force.plans, force.simple) == ({}, {})
 
 
@@ -100,9 +111,9 @@ def test_a_withdrawn_contract_keeps_its_name_and_has_no_plan():
 )
 def test_a_recorded_result_is_read_by_who_can(promise, recorded, value):
     """What another version recorded is handed on if it fits this one's promise, and withheld otherwise."""
-    plan = snapshot([Contract(name="pay", version="2", output_schema=promise)], Policy()).plans["pay@2"]
+    plan = build_snapshot([Contract(name="pay", version="2", output_schema=promise)], Policy()).plans["pay@2"]
     record = Record("k", "h", "completed", 1, "c", 0.0, "pay", "pay@1", "r", 0.0, settled_at=1.0, output=recorded)
-    outcome = already_done(Judged(ToolCall("c", "pay", "{}"), plan), record, plan)
+    outcome = replayed_outcome(PreparedCall(ToolCall("c", "pay", "{}"), plan), record, plan)
     assert (outcome.status, outcome.value, outcome.effect) == ("replayed", value, "done")
     assert ("does not fit pay@2" in outcome.message) is (value is None)
 
@@ -118,4 +129,4 @@ def test_a_recorded_result_is_read_by_who_can(promise, recorded, value):
 )
 def test_who_acts_may_be_said_in_three_ways(given_, found):
     """A principal is an id, a mapping, or itself."""
-    assert principal_of(given_) == found
+    assert as_principal(given_) == found

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from pokayoke.core.schema import explain as schema_explain
 from pokayoke.core.schema import schema as schema_module
-from pokayoke.core.schema.cost import count
-from pokayoke.core.schema.problems import MAX_DEPTH, MAX_PROBLEMS, short
+from pokayoke.core.schema.cost import count_values
+from pokayoke.core.schema.problems import MAX_DEPTH, MAX_PROBLEMS, short_json
 from pokayoke.core.schema.schema import compile_schema
-from pokayoke.core.schema.schema_patterns import weight
+from pokayoke.core.schema.schema_patterns import pattern_weight
 from pokayoke.errors import ContractError
 
 CLOSED = {
@@ -176,7 +176,7 @@ def test_a_costly_pattern_is_not_asked_about_a_long_text(schema, value):
     assert limit.most < 200_000
     assert compiled.is_valid(value) is False
     assert compiled.accepts(value) is False
-    (problem,) = compiled.problems(value)
+    (problem,) = compiled.find_problems(value)
     assert "costly" in problem.expected
     assert problem.data == {"limit": limit.most}
 
@@ -202,7 +202,7 @@ def test_many_alternatives_are_not_compared_with_very_many_values(schema, value)
     assert 1_000 < limit.most < 10_000
     began = time.process_time()
     assert compiled.is_valid(value) is False
-    (problem,) = compiled.problems(value)
+    (problem,) = compiled.find_problems(value)
     assert time.process_time() - began < 0.5
     assert (problem.keyword, problem.data) == ("schema", {"limit": limit.most})
     assert "values in all" in problem.expected
@@ -225,7 +225,7 @@ def test_a_value_is_not_compared_with_many_choices_many_times(choices):
     began = time.process_time()
     assert not compiled.is_valid([choices[-1]] * 20_000)
     assert time.process_time() - began < 1
-    assert "values in all" in compiled.problems([choices[-1]] * 20_000)[0].expected
+    assert "values in all" in compiled.find_problems([choices[-1]] * 20_000)[0].expected
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_integers_beyond_64_bits_are_not_compared_pair_by_pair_in_a_long_list(it
     value = {"ids": [wrap(2**63 + 1 + number) for number in range(6_000)]}
     began = time.process_time()
     assert not compiled.is_valid(value)
-    (problem,) = compiled.problems(value)
+    (problem,) = compiled.find_problems(value)
     assert time.process_time() - began < 1
     assert "integers beyond 64 bits" in problem.expected
 
@@ -272,7 +272,7 @@ def test_ordinary_amounts_of_values_meet_any_schema(size):
 )
 def test_values_are_counted_at_every_depth(value, values):
     """Every list, object and scalar counts as one."""
-    assert count(value) == values
+    assert count_values(value) == values
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_values_are_counted_at_every_depth(value, values):
 )  # fmt: skip
 def test_repetitions_are_multiplied_out(pattern, steps):
     """The weight of a pattern is its steps with all counts written out, whatever its syntax."""
-    assert weight(pattern) == steps
+    assert pattern_weight(pattern) == steps
 
 
 def test_usual_patterns_leave_the_bare_validator_in_place():
@@ -350,7 +350,7 @@ def test_a_document_that_was_handed_in_may_not_reach_further():
 def test_the_last_line_of_defence_fetches_nothing():
     """What the validator's registry would call for an absent document only raises."""
     with pytest.raises(LookupError, match="http://x/a was not handed in"):
-        schema_module._refuse("http://x/a")
+        schema_module._refuse_retrieval("http://x/a")
 
 
 def test_documents_nobody_refers_to_are_not_even_read():
@@ -388,8 +388,8 @@ def test_the_dialect_comes_from_the_schema_else_from_the_caller(draft, uri, numb
 def test_a_target_is_found_by_the_schema_that_refers_to_it():
     """target() gives what a subschema's $ref points to, and None where there is no $ref."""
     schema = compile_schema({"$defs": {"a": {"type": "null"}}, "items": {"$ref": "#/$defs/a"}})
-    assert schema.target(schema.raw["items"]) == {"type": "null"}
-    assert schema.target(schema.raw) is None
+    assert schema.resolve_ref(schema.raw["items"]) == {"type": "null"}
+    assert schema.resolve_ref(schema.raw) is None
 
 
 def test_a_dynamic_reference_does_not_hide_a_static_one():
@@ -398,7 +398,7 @@ def test_a_dynamic_reference_does_not_hide_a_static_one():
     for keys in (("$ref", "$dynamicRef"), ("$dynamicRef", "$ref")):
         both = dict.fromkeys(keys)
         both.update({"$ref": "#/$defs/a", "$dynamicRef": "#b"})
-        (problem,) = compile_schema({**schema, "items": both}).problems([1])
+        (problem,) = compile_schema({**schema, "items": both}).find_problems([1])
         assert (problem.at, problem.expected) == ("/0", "null")
 
 
@@ -442,7 +442,7 @@ def test_formats_are_asserted_unless_switched_off():
     schema = {"type": "string", "format": "date"}
     assert not compile_schema(schema).accepts("03/04/2026")
     assert compile_schema(schema, formats=False).accepts("03/04/2026")
-    (problem,) = compile_schema(schema).problems("03/04/2026")
+    (problem,) = compile_schema(schema).find_problems("03/04/2026")
     assert problem.keyword == "format"
     assert problem.data == {"format": "date"}
 
@@ -476,9 +476,9 @@ def test_what_is_no_json_value_is_never_valid(value):
     """accepts() is False and problems() names one `json` problem, even for a schema that allows everything."""
     schema = compile_schema(True)
     assert schema.accepts(value) is False
-    (problem,) = schema.problems(value)
+    (problem,) = schema.find_problems(value)
     assert problem.keyword == "json"
-    assert not schema.admits_nothing_missing(value)
+    assert not schema.is_provably_complete(value)
 
 
 def test_a_cycle_in_a_value_ends():
@@ -486,7 +486,7 @@ def test_a_cycle_in_a_value_ends():
     cycle = []
     cycle += [cycle, cycle]
     assert not compile_schema(True).accepts(cycle)
-    assert compile_schema(True).problems(cycle)[0].keyword == "json"
+    assert compile_schema(True).find_problems(cycle)[0].keyword == "json"
 
 
 def test_an_exception_of_the_validator_means_invalid(monkeypatch):
@@ -498,7 +498,7 @@ def test_an_exception_of_the_validator_means_invalid(monkeypatch):
 
     monkeypatch.setattr(schema, "is_valid", raising)
     assert schema.accepts(1) is False
-    assert schema.problems(1)[0].keyword == "json"
+    assert schema.find_problems(1)[0].keyword == "json"
 
 
 def test_deep_values_are_safe_in_a_thread_with_a_small_stack():
@@ -510,7 +510,7 @@ def test_deep_values_are_safe_in_a_thread_with_a_small_stack():
     def work():
         schema = compile_schema(TREE)
         results.append([schema.accepts(value) for value in values])
-        results.append(len(schema.problems(nested(249))))
+        results.append(len(schema.find_problems(nested(249))))
         narrow = compile_schema(
             {**chain(290), "$defs": {**chain(290)["$defs"], "a290": {"properties": {"a": {"$ref": "#"}}}}}
         )
@@ -587,7 +587,7 @@ def test_deep_values_are_safe_in_a_thread_with_a_small_stack():
 )  # fmt: skip
 def test_one_problem_says_what_where_expected_and_got(schema, value, expected):
     """Pointer, keyword, expectation, what came and data are exactly these; the sentence holds all of them."""
-    (problem,) = compile_schema(schema).problems(value)
+    (problem,) = compile_schema(schema).find_problems(value)
     assert (problem.at, problem.keyword, problem.expected, problem.got, problem.data) == expected
     assert problem.message == f"{expected[0] or 'the value'}: expected {expected[2]}, got {expected[3]}"
     assert not compile_schema(schema).accepts(value)
@@ -614,40 +614,40 @@ def test_one_problem_says_what_where_expected_and_got(schema, value, expected):
 )
 def test_older_dialects_are_explained_by_their_own_rules(draft, schema, value, keyword, expected):
     """A schema of an older draft gives the problem its own draft speaks of, and no other."""
-    (problem,) = compile_schema(schema, draft=draft).problems(value)
+    (problem,) = compile_schema(schema, draft=draft).find_problems(value)
     assert (problem.keyword, problem.expected) == (keyword, expected)
 
 
 def test_all_problems_come_at_once_in_the_order_of_the_schema():
     """A missing, an unexpected and a wrong field are three problems, each with its own pointer."""
-    problems = compile_schema(CLOSED).problems({"size": 0, "nmae": "x"})
+    problems = compile_schema(CLOSED).find_problems({"size": 0, "nmae": "x"})
     assert [(p.keyword, p.at, p.data) for p in problems] == [
         ("minimum", "/size", {"limit": 1}),
         ("required", "", {"missing": "name", "allowed": ["name", "size"]}),
         ("additionalProperties", "", {"unexpected": ["nmae"], "allowed": ["name", "size"]}),
     ]
     assert problems[0].schema == CLOSED["properties"]["size"]
-    assert compile_schema(CLOSED).problems({"name": "x"}) == ()
+    assert compile_schema(CLOSED).find_problems({"name": "x"}) == ()
 
 
 def test_the_number_of_problems_and_their_length_are_bounded():
     """100,000 wrong items give MAX_PROBLEMS problems; long values and long lists of choices are cut."""
-    many = compile_schema({"items": {"type": "integer"}}).problems(["x"] * 100_000)
+    many = compile_schema({"items": {"type": "integer"}}).find_problems(["x"] * 100_000)
     assert len(many) == MAX_PROBLEMS
     assert many[0].at == "/0"
     wide = {"enum": [f"choice number {i}" for i in range(500)]}
-    (problem,) = compile_schema(wide).problems("y" * 100_000)
+    (problem,) = compile_schema(wide).find_problems("y" * 100_000)
     assert len(problem.message) < 800
     assert "and 488 more" in problem.expected
     names = {"properties": {f"f{i}": {} for i in range(100)}, "additionalProperties": False}
-    (problem,) = compile_schema(names).problems({"x": 1})
+    (problem,) = compile_schema(names).find_problems({"x": 1})
     assert "and 88 more" in problem.expected
 
 
 def test_wide_values_are_looked_at_a_bounded_number_of_times():
     """A slip behind more places than the budget allows still gives a problem, the general one."""
     schema = compile_schema({"items": {"properties": {"a": {}}, "required": ["a"]}})
-    (problem,) = schema.problems([*[{"a": 1}] * 60_000, {}])
+    (problem,) = schema.find_problems([*[{"a": 1}] * 60_000, {}])
     assert problem.keyword == "schema"
 
 
@@ -667,7 +667,7 @@ def test_a_recursive_union_is_explained_in_linear_time():
     value = "leaf"
     for _ in range(60):
         value = {"op": "neg", "a": value}
-    problems = compile_schema(expression).problems(value)
+    problems = compile_schema(expression).find_problems(value)
     assert [p.at for p in problems] == ["/a" * 60]
     assert problems[0].keyword == "anyOf"
 
@@ -679,12 +679,12 @@ def test_the_branch_that_comes_closest_explains_a_union():
         for kind in ("circle", "square")
     ]
     schema = compile_schema({"properties": {"shape": {"oneOf": [*variants, {"type": "null"}]}}})
-    (problem,) = schema.problems({"shape": {"kind": "square", "n": "x"}})
+    (problem,) = schema.find_problems({"shape": {"kind": "square", "n": "x"}})
     assert (problem.at, problem.data["variant"], problem.data["tied"]) == ("/shape/n", 1, False)
-    drawn = schema.problems({"shape": {"kind": "line", "n": 1}})
+    drawn = schema.find_problems({"shape": {"kind": "line", "n": 1}})
     assert all(p.data["tied"] for p in drawn)
     inner = compile_schema({"anyOf": [{"properties": {"a": {"anyOf": [{"minimum": 5}, {"maximum": -5}]}}}]})
-    (problem,) = inner.problems({"a": 0})
+    (problem,) = inner.find_problems({"a": 0})
     assert problem.data["tied"], "a draw inside stays a draw outside"
 
 
@@ -703,7 +703,7 @@ def test_the_branch_that_comes_closest_explains_a_union():
 )  # fmt: skip
 def test_unevaluated_properties_are_named(schema, value, unexpected):
     """What no keyword of the schema or of what it applies in place has seen is unexpected."""
-    (problem,) = compile_schema({**schema, "unevaluatedProperties": False}).problems(value)
+    (problem,) = compile_schema({**schema, "unevaluatedProperties": False}).find_problems(value)
     assert problem.data["unexpected"] == unexpected
 
 
@@ -713,15 +713,15 @@ def test_unevaluated_properties_are_named(schema, value, unexpected):
 )
 def test_properties_seen_by_an_open_subschema_are_not_named(inside):
     """A subschema that evaluates every property leaves nothing unevaluated."""
-    assert compile_schema({"allOf": [inside], "unevaluatedProperties": False}).problems({"a": 1}) == ()
+    assert compile_schema({"allOf": [inside], "unevaluatedProperties": False}).find_problems({"a": 1}) == ()
     schema = {"allOf": [inside], "unevaluatedProperties": False, "required": ["b"]}
-    assert [p.keyword for p in compile_schema(schema).problems({"a": 1})] == ["required"]
+    assert [p.keyword for p in compile_schema(schema).find_problems({"a": 1})] == ["required"]
 
 
 def test_unevaluated_properties_may_have_a_schema_of_their_own():
     """A schema under unevaluatedProperties is held against what is left over."""
     schema = {"properties": {"a": {}}, "unevaluatedProperties": {"type": "null"}}
-    (problem,) = compile_schema(schema).problems({"a": 1, "b": 2})
+    (problem,) = compile_schema(schema).find_problems({"a": 1, "b": 2})
     assert problem.at == "/b"
 
 
@@ -733,7 +733,7 @@ def test_keywords_about_another_type_say_nothing(value):
         "propertyNames": {"maxLength": 9}, "unevaluatedProperties": False, "items": False, "prefixItems": [False],
         "contains": True, "dependentRequired": {"a": ["b"]}, "dependentSchemas": {"a": False}, "type": "boolean",
     }  # fmt: skip
-    problems = compile_schema(keywords).problems(value)
+    problems = compile_schema(keywords).find_problems(value)
     assert {p.keyword for p in problems} <= {"type", "required", "contains"}
     assert problems[-1].keyword == "type"
 
@@ -747,18 +747,18 @@ def test_a_full_stack_does_not_break_an_explanation():
         try:
             return descend()
         except RecursionError:
-            return schema.problems(value)
+            return schema.find_problems(value)
 
     assert descend()
 
 
 def test_problems_deeper_than_the_explanation_goes_are_still_problems():
     """A slip 240 levels down is reported at least as the general problem."""
-    (problem,) = compile_schema(TREE).problems(nested(240))
+    (problem,) = compile_schema(TREE).find_problems(nested(240))
     assert problem.keyword == "schema"
     tree = {**TREE["$defs"]["tree"], "unevaluatedProperties": False}
     ladder = {"$defs": {"tree": tree}, "$ref": "#/$defs/tree"}
-    assert compile_schema(ladder).problems(nested(240))
+    assert compile_schema(ladder).find_problems(nested(240))
 
 
 @pytest.mark.parametrize(
@@ -776,7 +776,7 @@ def test_problems_deeper_than_the_explanation_goes_are_still_problems():
 )
 def test_what_came_is_shown_short_and_never_fails(value, text):
     """Any Python value becomes at most 60 characters, and nothing of a foreign object is printed."""
-    shown = short(value)
+    shown = short_json(value)
     assert len(shown) <= 60
     assert text is None or shown == text
 
@@ -792,14 +792,14 @@ VALUES = st.recursive(
 def test_what_is_shown_is_the_beginning_of_the_compact_text(value, limit):
     """Whatever is left unlooked at, the text shown is that of the whole value, cut."""
     whole = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    assert short(value, limit) == (whole if len(whole) <= limit else whole[: limit - 1] + "…")
+    assert short_json(value, limit) == (whole if len(whole) <= limit else whole[: limit - 1] + "…")
 
 
 def test_a_value_in_itself_is_shown_to_the_limit():
     """A cycle ends where the text does."""
     cycle: dict = {}
     cycle["again"] = [cycle]
-    assert short(cycle, 20) == '{"again":[{"again":…'
+    assert short_json(cycle, 20) == '{"again":[{"again":…'
 
 
 JSON = st.recursive(
@@ -842,7 +842,7 @@ SCHEMAS = st.recursive(
 def test_problems_and_validity_agree(schema, value):
     """There are problems exactly if the value is invalid, and each is explained by a keyword."""
     compiled = compile_schema(schema)
-    problems = compiled.problems(value)
+    problems = compiled.find_problems(value)
     assert bool(problems) is not compiled.is_valid(value)
     assert compiled.accepts(value) is compiled.is_valid(value)
     assert all(p.keyword != "schema" for p in problems)
@@ -852,9 +852,9 @@ def test_problems_and_validity_agree(schema, value):
 @given(SCHEMAS, JSON)
 def test_asking_for_whole_subschemas_only_saves_work(schema, value):
     """The problems are the same, in the same order, if the walk asks the validator for nothing but keywords."""
-    asked = compile_schema(schema).problems(value)
+    asked = compile_schema(schema).find_problems(value)
     with mock.patch.object(schema_explain, "_MAX_ASKED", 0):
-        walked = compile_schema(schema).problems(value)
+        walked = compile_schema(schema).find_problems(value)
     assert asked == walked
 
 
@@ -871,7 +871,7 @@ def test_asking_for_whole_subschemas_only_saves_work(schema, value):
 def test_a_subschema_that_cannot_stand_alone_is_walked(inner):
     """References, own identities and very large subschemas are never compiled apart from their document."""
     schema = {"properties": {"good": inner, "bad": {"type": "null"}}, "$defs": {"n": {}}}
-    problems = compile_schema(schema).problems({"good": {}, "bad": 1})
+    problems = compile_schema(schema).find_problems({"good": {}, "bad": 1})
     assert [p.at for p in problems] == ["/bad"]
 
 
@@ -932,7 +932,7 @@ FULL = {"name": "x", "size": 2}
 )  # fmt: skip
 def test_only_a_closed_and_full_schema_proves_that_nothing_was_lost(schema, value, proven):
     """The proof holds exactly where no continuation could be valid, and never where it is not understood."""
-    assert compile_schema(schema).admits_nothing_missing(value) is proven
+    assert compile_schema(schema).is_provably_complete(value) is proven
 
 
 def continuations(value):
@@ -953,11 +953,11 @@ def continuations(value):
 def test_no_continuation_of_a_proven_value_is_valid(schema, value):
     """Whenever the proof holds, none of the ways to go on gives a valid value."""
     compiled = compile_schema(schema)
-    if compiled.admits_nothing_missing(value):
+    if compiled.is_provably_complete(value):
         assert not any(compiled.is_valid(longer) for longer in continuations(value))
 
 
 def test_a_proof_takes_a_bounded_number_of_steps():
     """A proof behind thousands of branches is given up on, not searched for."""
-    assert compile_schema({"allOf": [*[True] * 1000, CLOSED]}).admits_nothing_missing(FULL) is True
-    assert compile_schema({"allOf": [*[True] * 3000, CLOSED]}).admits_nothing_missing(FULL) is False
+    assert compile_schema({"allOf": [*[True] * 1000, CLOSED]}).is_provably_complete(FULL) is True
+    assert compile_schema({"allOf": [*[True] * 3000, CLOSED]}).is_provably_complete(FULL) is False

@@ -267,7 +267,7 @@ def behind(node, x):
 def test_what_a_keyword_refers_to_counts(node):
     """A definition that changed is told where it is referred to, also by keywords that are compared by their text."""
     (found,) = deltas_of(behind(node, N), behind(node, S))
-    assert (found.at, found.unknown) == ("/a", True)
+    assert (found.at, found.is_unknown) == ("/a", True)
     assert deltas_of(behind(node, N), {**behind(node, N), "title": "x"}) == (Delta("", "`title` reads differently"),)
 
 
@@ -386,7 +386,7 @@ def test_unions(old, new, deltas):
 )
 def test_what_is_left_over_depends_on_the_neighbours(old, new):
     """A value that nothing looks at any more may be refused by what looks at the rest."""
-    assert any(one.unknown for one in deltas_of(old, new))
+    assert any(one.is_unknown for one in deltas_of(old, new))
 
 
 def test_a_map_gets_no_new_field():
@@ -415,7 +415,7 @@ def test_a_map_gets_no_new_field():
 )
 def test_another_dialect(old, new, unknown):
     """What reads the same may mean something else in another dialect."""
-    assert any(one.unknown for one in deltas_of(old, new)) == unknown
+    assert any(one.is_unknown for one in deltas_of(old, new)) == unknown
 
 
 def test_a_recursive_schema_ends():
@@ -434,14 +434,14 @@ def test_what_is_too_deep_is_said_to_be():
         return leaf if not levels else {"items": deep(leaf, levels - 1)}
 
     (found,) = deltas_of(deep(N), deep(S))
-    assert found.unknown
+    assert found.is_unknown
     assert "too deeply" in found.what
 
     def doubling(leaf):
         steps = {f"s{n}": {"properties": {c: {"$ref": f"#/$defs/s{n + 1}"} for c in "ab"}} for n in range(40)}
         return {"$ref": "#/$defs/s0", "$defs": {**steps, "s40": leaf}}
 
-    assert any(one.unknown and "too large" in one.what for one in deltas_of(doubling(N), doubling(S)))
+    assert any(one.is_unknown and "too large" in one.what for one in deltas_of(doubling(N), doubling(S)))
 
 
 def test_a_large_union_leaves_room_for_the_rest():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.catalogue.search import Index, close, words
+from pokayoke.core.catalogue.search import WordIndex, close_candidates, split_words
 from pokayoke.core.contract.contract import Contract
 
 
@@ -25,7 +25,7 @@ TOOLS = [
     tool("math.factorial", "The factorial of a number.", number=""),
     tool("订单查询", "查询用户的订单状态", order=""),
 ]
-INDEX = Index(TOOLS)
+INDEX = WordIndex(TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -42,28 +42,28 @@ INDEX = Index(TOOLS)
 )
 def test_the_tool_a_text_is_about_comes_first(text, best):
     """Names, descriptions and parameters count, whatever their case, form or script."""
-    assert INDEX.rank(text, 3)[0].name == best
+    assert INDEX.rank_tools(text, 3)[0].name == best
 
 
 def test_parameters_tell_what_a_tool_is_about():
     """A tool without a description is found by the name of a parameter and by what is said of it."""
     bare = Contract.from_schema("run", {"properties": {"invoice": {"description": "as in Stripe"}, "x": True}})
-    index = Index([bare, *TOOLS])
-    assert [one.name for text in ("the invoice", "with Stripe") for one in index.rank(text, 3)] == ["run", "run"]
+    index = WordIndex([bare, *TOOLS])
+    assert [one.name for text in ("the invoice", "with Stripe") for one in index.rank_tools(text, 3)] == ["run", "run"]
 
 
 def test_tools_without_any_word_are_never_found():
     """A name that says nothing, and no tools at all, are a catalogue like any other."""
     for tools in ([], [tool("a")]):
-        assert Index(tools).rank("a weather", 5) == []
+        assert WordIndex(tools).rank_tools("a weather", 5) == []
 
 
 @pytest.mark.parametrize("text", ["", "  ", "what is the", "qwertz asdf", "!?", "😀"])
 def test_a_text_without_a_common_word_has_no_candidates(text):
     """Nothing in common is nothing found: no tool is offered for want of a better one."""
-    assert INDEX.rank(text, 5) == []
-    assert INDEX.choose(text, 5) == []
-    assert close(INDEX.rank(text, 5)) == ()
+    assert INDEX.rank_tools(text, 5) == []
+    assert INDEX.choose_tools(text, 5) == []
+    assert close_candidates(INDEX.rank_tools(text, 5)) == ()
 
 
 def test_each_sentence_gets_its_candidates():
@@ -73,53 +73,53 @@ def test_each_sentence_gets_its_candidates():
         tool("weather_week", "The weather of a city in a week."),
     ]
     index, text = (
-        Index([*sky, TOOLS[4]]),
+        WordIndex([*sky, TOOLS[4]]),
         "How is the current weather in my city, and this week? And the factorial of 5?",
     )
-    assert [one.name for one in index.rank(text, 2)] == ["weather_week", "weather_now"]
-    assert [one.name for one in index.choose(text, 2)] == ["weather_week", "math.factorial"]
+    assert [one.name for one in index.rank_tools(text, 2)] == ["weather_week", "weather_now"]
+    assert [one.name for one in index.choose_tools(text, 2)] == ["weather_week", "math.factorial"]
 
 
 def test_only_those_that_may_be_shown():
     """What a caller may not see is neither returned nor does it take a place."""
     allowed = {"find_restaurant"}
-    assert [one.name for one in INDEX.rank("restaurant booking", 1, only=allowed)] == ["find_restaurant"]
-    assert [one.name for one in INDEX.choose("restaurant. booking.", 5, only=allowed)] == ["find_restaurant"]
+    assert [one.name for one in INDEX.rank_tools("restaurant booking", 1, only=allowed)] == ["find_restaurant"]
+    assert [one.name for one in INDEX.choose_tools("restaurant. booking.", 5, only=allowed)] == ["find_restaurant"]
 
 
 def test_close_candidates_are_named():
     """Several that fit about equally are close; one that stands out is not."""
-    twins = Index(
+    twins = WordIndex(
         [
             tool("refund_order", "Refund an order."),
             tool("refund_item", "Refund an item."),
             tool("weather", "Look at the sky."),
         ]
     )
-    assert close(twins.rank("refund", 5)) == ("refund_order", "refund_item")
-    assert close(twins.rank("refund the item", 5)) == ()
-    assert close([]) == ()
+    assert close_candidates(twins.rank_tools("refund", 5)) == ("refund_order", "refund_item")
+    assert close_candidates(twins.rank_tools("refund the item", 5)) == ()
+    assert close_candidates([]) == ()
 
 
 def test_an_empty_catalogue_finds_nothing():
     """Without tools, and with tools without words, nothing is found and nothing fails."""
-    assert Index([]).choose("weather", 5) == []
-    assert Index([tool("x")]).rank("weather", 5) == []
+    assert WordIndex([]).choose_tools("weather", 5) == []
+    assert WordIndex([tool("x")]).rank_tools("weather", 5) == []
 
 
 def test_a_schema_without_properties_counts_by_its_name():
     """Parameters are not needed to be found, nor need they be described, nor be schemas that are objects."""
     odd = Contract.from_schema("ping", {"type": "object", "properties": {"host": True}}, output_schema="text")
     bare = Contract.from_schema("pong", {"type": "object"}, output_schema="text")
-    found = Index([odd, bare])
-    assert [one.name for one in found.rank("ping host", 5)] == ["ping"]
-    assert [one.name for one in found.rank("pong", 5)] == ["pong"]
+    found = WordIndex([odd, bare])
+    assert [one.name for one in found.rank_tools("ping host", 5)] == ["ping"]
+    assert [one.name for one in found.rank_tools("pong", 5)] == ["pong"]
 
 
 def test_only_the_end_of_a_long_text_counts():
     """However long a text is, the work is bounded; its end is what was said last."""
-    assert INDEX.choose("weather " + "x " * 30_000, 5) == []
-    assert INDEX.choose("x " * 30_000 + "weather", 5)[0].name == "get_weather"
+    assert INDEX.choose_tools("weather " + "x " * 30_000, 5) == []
+    assert INDEX.choose_tools("x " * 30_000 + "weather", 5)[0].name == "get_weather"
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ def test_only_the_end_of_a_long_text_counts():
 )
 def test_words(text, expected):
     """Humps, separators and scripts without spaces make words; long ones are cut to what their forms share."""
-    assert words(text) == expected
+    assert split_words(text) == expected
 
 
 @given(st.text(max_size=80), st.integers(0, 6))
 def test_a_ranking_is_bounded_sorted_and_repeatable(text, most):
     """At most so many, each once, by score; the same text has the same ranking."""
-    found = INDEX.rank(text, most)
+    found = INDEX.rank_tools(text, most)
     assert len(found) <= most
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     assert all(one.score > 0 for one in found)
-    chosen = INDEX.choose(text, most)
+    chosen = INDEX.choose_tools(text, most)
     assert len({one.name for one in chosen}) == len(chosen) <= most
-    assert (Index(TOOLS).rank(text, most), INDEX.choose(text, most)) == (found, chosen)
+    assert (WordIndex(TOOLS).rank_tools(text, most), INDEX.choose_tools(text, most)) == (found, chosen)

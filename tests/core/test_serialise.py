@@ -27,8 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.python_objects import key_text
-from pokayoke.core.json.serialise import MAX_DEPTH, Serialised, serialise
+from pokayoke.core.json.python_objects import json_key
+from pokayoke.core.json.serialise import MAX_DEPTH, SerialisedValue, serialise
 
 
 def to_json_value(value, **options):
@@ -179,7 +179,7 @@ FAITHFUL = [
 def test_a_value_keeps_its_meaning(value, expected):
     """Each supported type has exactly this JSON form, and the bytes say the same as the value."""
     result = serialise(value)
-    assert isinstance(result, Serialised)
+    assert isinstance(result, SerialisedValue)
     if expected is not None or value is None:
         assert result.value == expected
         assert type(result.value) is type(expected)
@@ -392,7 +392,7 @@ def test_a_decimal_is_a_number_only_where_no_digit_is_lost(number, expected):
 )
 def test_a_key_has_its_json_spelling_or_none(key, text):
     """Keys are spelt as JSON spells the value; what JSON cannot spell is no key."""
-    assert key_text(key) == text
+    assert json_key(key) == text
 
 
 JSON = st.recursive(

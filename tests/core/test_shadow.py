@@ -7,13 +7,13 @@ from msgspec import UNSET
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Envelope
-from pokayoke.core.flow.plan import snapshot
-from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.plan import build_snapshot
+from pokayoke.core.flow.prepare import CallEnvironment
 from pokayoke.core.flow.shadow import shadow_event
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.output.last_known_good import LastGood
+from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import Policy
-from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState
 
 N, S = {"type": "number"}, {"type": "string"}
@@ -30,22 +30,22 @@ class View:
     """A run in which everything has happened already, which is no business of a shadow."""
 
     def __init__(self):
-        self.state, self.rounds = RunState("r", mode="stopped"), Rounds()
+        self.state, self.rounds = RunState("r", mode="stopped"), TurnHistory()
         for _ in range(9):
-            self.rounds.repeats.failed("pay", "x")
+            self.rounds.repeats.add_failure("pay", "x")
 
 
 def event(stable, candidate, raw=UNSET, arguments='{"a": 1}', policy=None, principal=None):
     """The event of one call under two versions that are given by their fields."""
     base = {"name": "pay", "input_schema": obj(a=N), "output_schema": obj(r=N), "effect": "read"}
     policy = policy or Policy()
-    force = snapshot([Contract(**{**base, **stable})], policy)
-    beside = snapshot([Contract(**{**base, "version": "2", **candidate})], policy)
-    scene = Scene(
+    force = build_snapshot([Contract(**{**base, **stable})], policy)
+    beside = build_snapshot([Contract(**{**base, "version": "2", **candidate})], policy)
+    scene = CallEnvironment(
         snapshot=force, view=View(), run_id="r", claimant=None, tenant=None, principal=principal, step=3,
-        now=1.5, last_good=LastGood(), asks=False, meter=None,
+        now=1.5, last_good=LastKnownGood(), asks=False, meter=None,
     )  # fmt: skip
-    return shadow_event(ToolCall("c", "pay", arguments), scene, force.find("pay"), beside, raw)
+    return shadow_event(ToolCall("c", "pay", arguments), scene, force.find_plan("pay"), beside, raw)
 
 
 def test_agreement_is_one_short_line():

@@ -5,10 +5,10 @@ import pytest
 from pokayoke import Contract, Policy, Raw
 from pokayoke.core.call import Finding
 from pokayoke.core.flow.events import reason_of
-from pokayoke.core.flow.plan import snapshot
+from pokayoke.core.flow.plan import build_snapshot
 from pokayoke.core.flow.steps import NotStarted, Raised, Returned, TimedOut
 from pokayoke.core.flow.walk import is_transient
-from pokayoke.core.gate.rules import Asked, Principal, first_objection, rules_for, stop_reason_for
+from pokayoke.core.gate.rules import Principal, RuleInput, first_finding, rules_for, stop_reason_for
 from pokayoke.core.policy import AccessPolicy
 from pokayoke.core.state.final_answer import final_answer
 
@@ -73,7 +73,7 @@ def test_what_may_be_tried_again(reaction, fields, transient):
 def test_path_rules_look_at_every_path(arguments, at):
     """Single paths and lists of paths are checked, and anything else is no path."""
     tool = contract(schema=PATHS, paths={"path": ("/srv/root",), "all": ("/srv/root",)})
-    found = first_objection(rules_for(tool, Policy()), Asked(tool, arguments, 1.0, None))
+    found = first_finding(rules_for(tool, Policy()), RuleInput(tool, arguments, 1.0, None))
     assert (found.at if found else None) == at
 
 
@@ -96,15 +96,15 @@ def test_path_rules_look_at_every_path(arguments, at):
 )
 def test_who_is_offered_a_tool(access, roles, principal, shown):
     """Deny wins, an allow-list hides the rest, and of the contract's and the configuration's roles one each is needed."""
-    force = snapshot([contract(roles=roles)], Policy(access=access))
-    assert (force.offered(principal) != [], force.offers("tool", principal)) == (shown, shown)
+    force = build_snapshot([contract(roles=roles)], Policy(access=access))
+    assert (force.offered_tools(principal) != [], force.is_offered("tool", principal)) == (shown, shown)
 
 
 def test_monitor_mode_offers_what_it_would_deny():
     """Where every call runs every tool is offered: a trial says what enforcing would refuse, and changes nothing."""
-    force = snapshot([contract()], Policy(mode="monitor", access=AccessPolicy(deny=("tool",))))
-    assert [one.name for one in force.offered(None)] == ["tool"]
-    assert force.offers("tool", None)
+    force = build_snapshot([contract()], Policy(mode="monitor", access=AccessPolicy(deny=("tool",))))
+    assert [one.name for one in force.offered_tools(None)] == ["tool"]
+    assert force.is_offered("tool", None)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_monitor_mode_offers_what_it_would_deny():
 def test_the_guards_own_tools_need_not_be_allowed(access, offered):
     """An allow-list is about the host's tools; the guard's own are taken away by name only."""
     ours = Contract.from_schema("ours", {"type": "object"}, output_schema="text", effect="read")
-    force = snapshot([contract()], Policy(access=access), own=[ours])
-    assert [one.name for one in force.offered(None)] == offered
-    assert [force.offers(name, None) for name in ("tool", "ours", "nobodys")] == [True, "ours" in offered, None]
+    force = build_snapshot([contract()], Policy(access=access), own=[ours])
+    assert [one.name for one in force.offered_tools(None)] == offered
+    assert [force.is_offered(name, None) for name in ("tool", "ours", "nobodys")] == [True, "ours" in offered, None]
 
 
 def test_an_unlisted_code_is_a_matter_of_arguments():
@@ -150,6 +150,6 @@ def test_the_fallback_answer_without_anything_to_tell():
 
 def test_a_snapshot_finds_by_spelling_and_says_what_is_unknown():
     """The plan of a name, or the finding that there is none."""
-    taken = snapshot([contract()], Policy())
-    assert taken.find("Tool").contract.name == "tool"
-    assert taken.find("other").code == "unknown_tool"
+    taken = build_snapshot([contract()], Policy())
+    assert taken.find_plan("Tool").contract.name == "tool"
+    assert taken.find_plan("other").code == "unknown_tool"

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 import pokayoke
 from pokayoke.core.intake import REFUSALS, read_arguments
-from pokayoke.core.messages.replies import spoken
-from pokayoke.core.messages.spelled import unanswered
+from pokayoke.core.messages.replies import read_reply
+from pokayoke.core.messages.spelled import pending_calls
 
 TOOLS = {"get": {"type": "object"}, "put": None}
 
 
 def said(text, tools=TOOLS, **more):
-    return spoken({"choices": [{"message": {"role": "assistant", "content": text}, **more}]}, tools=tools)
+    return read_reply({"choices": [{"message": {"role": "assistant", "content": text}, **more}]}, tools=tools)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_without_tools_a_text_is_a_text():
     text = '{"name": "get", "arguments": {"a": 1}}'
     assert said(text, tools=None).calls == ()
     native = {"id": "n", "type": "function", "function": {"name": "put", "arguments": "{}"}}
-    reply = spoken({"role": "assistant", "content": text, "tool_calls": [native]}, tools=TOOLS)
+    reply = read_reply({"role": "assistant", "content": text, "tool_calls": [native]}, tools=TOOLS)
     assert [one.id for one in reply.calls] == ["n"]
 
 
@@ -216,7 +216,7 @@ def result(*idents):
 )
 def test_what_a_history_leaves_unanswered(messages, shape, ids):
     """The calls after which nobody spoke and which have no answer, in order and in their own shape."""
-    found = unanswered(messages)
+    found = pending_calls(messages)
     assert (found and found.shape, [one.id for one in found.calls] if found else []) == (shape, ids)
     if found:
         assert found.messages == ()
@@ -225,6 +225,6 @@ def test_what_a_history_leaves_unanswered(messages, shape, ids):
 def test_unanswered_calls_in_a_text():
     """For a model without tool calls, a last message that spells calls out waits for its answers; any other does not."""
     text = {"role": "assistant", "content": '{"name": "get", "arguments": {"a": 1}}'}
-    assert [one.name for one in unanswered([USER, text], tools=TOOLS).calls] == ["get"]
-    assert unanswered([USER, text]) is None
-    assert unanswered([USER, {"role": "assistant", "content": "done"}], tools=TOOLS) is None
+    assert [one.name for one in pending_calls([USER, text], tools=TOOLS).calls] == ["get"]
+    assert pending_calls([USER, text]) is None
+    assert pending_calls([USER, {"role": "assistant", "content": "done"}], tools=TOOLS) is None

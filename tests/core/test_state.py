@@ -9,12 +9,12 @@ from pokayoke.core.state.run_state import (
     RunState,
     Taint,
     begin_turn,
-    blocked,
+    block_finding,
+    budget_finding,
     latch,
-    over_budget,
-    repeated,
+    repeated_finding,
+    step_down_to,
     unlatch,
-    worsen,
 )
 
 MODES = ("normal", "safe_mode", "final_answer", "stopped")
@@ -26,14 +26,14 @@ def test_the_ladder_never_rises_by_itself(modes):
     """Whatever is asked for in whatever order, the mode is the lowest that was ever asked for."""
     state = RunState("r")
     for mode in modes:
-        state = worsen(state, mode, "tool_failure")
+        state = step_down_to(state, mode, "tool_failure")
     assert MODES.index(state.mode) == max(map(MODES.index, modes), default=0)
 
 
 def test_the_first_reason_on_a_rung_stays():
     """Worsening to the same mode keeps the reason that came first."""
-    state = worsen(RunState("r"), "stopped", "invalid_tool_output")
-    assert worsen(state, "stopped", "kill_switch").stop_reason == "invalid_tool_output"
+    state = step_down_to(RunState("r"), "stopped", "invalid_tool_output")
+    assert step_down_to(state, "stopped", "kill_switch").stop_reason == "invalid_tool_output"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_first_reason_on_a_rung_stays():
 )
 def test_a_turn_ends_only_the_final_answer(mode, after):
     """The user's next text lifts `final_answer` and nothing else."""
-    state = begin_turn(worsen(latch(RunState("r"), TAINT), mode, "loop_detected"))
+    state = begin_turn(step_down_to(latch(RunState("r"), TAINT), mode, "loop_detected"))
     assert (state.mode, state.turn, state.taints) == (after, 1, (TAINT,))
 
 
@@ -62,7 +62,7 @@ def test_a_turn_ends_only_the_final_answer(mode, after):
 )
 def test_what_each_mode_lets_through(mode, effect, code):
     """Each rung of the ladder refuses exactly what it says, with its own code."""
-    finding = blocked(worsen(RunState("r"), mode, "kill_switch"), effect, None)
+    finding = block_finding(step_down_to(RunState("r"), mode, "kill_switch"), effect, None)
     assert (finding.code if finding else None) == code
 
 
@@ -80,7 +80,7 @@ def test_what_each_mode_lets_through(mode, effect, code):
 )
 def test_the_latch_stops_writes_that_may_build_on_the_output(effect, sources, code):
     """A closed latch refuses writes, except those that declare to build on other tools."""
-    finding = blocked(latch(RunState("r"), TAINT), effect, sources)
+    finding = block_finding(latch(RunState("r"), TAINT), effect, sources)
     assert (finding.code if finding else None) == code
 
 
@@ -112,35 +112,35 @@ def test_the_effective_mode_is_the_lowest_of_ladder_and_latch():
     """A closed latch means reads only, and never hides a lower rung."""
     tainted = latch(RunState("r"), TAINT)
     assert tainted.effective_mode == "safe_mode"
-    assert worsen(tainted, "final_answer", "loop_detected").effective_mode == "final_answer"
+    assert step_down_to(tainted, "final_answer", "loop_detected").effective_mode == "final_answer"
     assert RunState("r").effective_mode == "normal"
 
 
 def test_repeats_count_only_this_very_call():
     """Another signature or another tool has its own count; success clears the tool's own ones."""
     repeats = Repeats()
-    repeats.succeeded("a")
-    repeats.failed("a", "x")
-    repeats.failed("a", "x")
-    repeats.failed("a", "y")
-    repeats.failed("b", "x")
-    assert [repeats.count(*key) for key in (("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"))] == [2, 1, 1, 0]
-    repeats.succeeded("a")
-    assert [repeats.count("a", "x"), repeats.count("b", "x")] == [0, 1]
+    repeats.forget_tool("a")
+    repeats.add_failure("a", "x")
+    repeats.add_failure("a", "x")
+    repeats.add_failure("a", "y")
+    repeats.add_failure("b", "x")
+    assert [repeats.failure_count(*key) for key in (("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"))] == [2, 1, 1, 0]
+    repeats.forget_tool("a")
+    assert [repeats.failure_count("a", "x"), repeats.failure_count("b", "x")] == [0, 1]
     repeats.clear()
-    assert repeats.count("b", "x") == 0
+    assert repeats.failure_count("b", "x") == 0
 
 
 def test_repeats_are_bounded():
     """However many different calls fail, only the newest signatures are kept."""
     repeats = Repeats(size=3)
     for number in range(10):
-        repeats.failed("a", str(number))
-    assert [repeats.count("a", str(number)) for number in range(10)] == [0] * 7 + [1] * 3
+        repeats.add_failure("a", str(number))
+    assert [repeats.failure_count("a", str(number)) for number in range(10)] == [0] * 7 + [1] * 3
 
 
 def test_findings_for_loops_and_budgets_say_what_to_do():
     """Both hints are short and tell the model what to do instead."""
-    for finding in (repeated("a", 3), over_budget("calls", 11, 10)):
+    for finding in (repeated_finding("a", 3), budget_finding("calls", 11, 10)):
         assert finding.hint
         assert len(finding.hint) < 600

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.intake import is_cut
-from pokayoke.core.messages.replies import spoken
+from pokayoke.core.messages.replies import read_reply
 from pokayoke.core.messages.streams import AnthropicStream, ChatStream, ResponsesStream
 
 TEXT = st.text(max_size=30)
@@ -34,7 +34,7 @@ def dealt(draw, hands):
 
 def read(stream, events):
     said = "".join(stream.add(event) for event in events)
-    return spoken(stream.reply()), said
+    return read_reply(stream.reply()), said
 
 
 def chunk(delta=None, finish=None, **more):
@@ -66,7 +66,7 @@ def test_a_chat_completion_in_pieces_reads_like_the_whole(data, text, calls):
     last = [chunk(finish=whole["choices"][0]["finish_reason"]), {"choices": [], "usage": usage}]
     events = [chunk({"role": "assistant"}), *dealt(data.draw, hands), *last]
     found, said = read(ChatStream(), events)
-    assert found == spoken(whole)
+    assert found == read_reply(whole)
     assert said == text
     broken, _ = read(ChatStream(), events[: data.draw(st.integers(0, len(events) - 2)) or 1][:-1])
     assert broken.stop_reason == "incomplete"
@@ -153,7 +153,7 @@ def test_an_anthropic_message_in_pieces_reads_like_the_whole(data, text, calls):
     end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"input_tokens": None, "output_tokens": 4}}
     events = [start, *dealt(data.draw, hands), end, {"type": "message_stop"}]
     found, said = read(AnthropicStream(), events)
-    expected = spoken(whole)
+    expected = read_reply(whole)
     assert [(one.id, one.name, json.loads(one.arguments)) for one in found.calls] == [
         (one.id, one.name, one.arguments) for one in expected.calls
     ]
@@ -199,7 +199,7 @@ def test_a_response_in_pieces_reads_like_the_whole(data, text, calls, complete):
     end = event("completed", response=whole if complete else {**whole, "output": []})
     events = [event("created", response={"status": "in_progress"}), *dealt(data.draw, hands), end]
     found, said = read(ResponsesStream(), events)
-    assert found == spoken(whole)
+    assert found == read_reply(whole)
     assert said == text
     broken, _ = read(ResponsesStream(), events[: data.draw(st.integers(0, len(events) - 1))])
     assert broken.stop_reason == "incomplete"
@@ -350,10 +350,10 @@ def test_calls_are_known_only_when_the_reply_is_whole():
     """Nothing comes out of a stream but text until somebody asks for the reply as far as it is: cut, while it runs."""
     stream = ChatStream()
     for one in one_call("{}"):
-        stream.add(one)
-    assert is_cut(spoken(stream.reply()).calls[0].stop_reason)
-    stream.add(chunk(finish="tool_calls"))
-    assert not is_cut(spoken(stream.reply()).calls[0].stop_reason)
+        stream.add_event(one)
+    assert is_cut(read_reply(stream.build_reply()).calls[0].stop_reason)
+    stream.add_event(chunk(finish="tool_calls"))
+    assert not is_cut(read_reply(stream.build_reply()).calls[0].stop_reason)
 
 
 @pytest.mark.parametrize("indexed", [True, False], ids=["all at place 0", "without places"])
@@ -365,9 +365,9 @@ def test_a_call_without_arguments_does_not_swallow_the_next(indexed, given):
         event = piece(0, text, id=ident, name=name)
         if not indexed:
             del event["choices"][0]["delta"]["tool_calls"][0]["index"]
-        stream.add(event)
-    stream.add(chunk(finish="tool_calls"))
-    calls = spoken(stream.reply()).calls
+        stream.add_event(event)
+    stream.add_event(chunk(finish="tool_calls"))
+    calls = read_reply(stream.build_reply()).calls
     assert [(call.id, call.name, call.arguments or "") for call in calls] == [
         ("a", "list_users", ""),
         ("b", "delete_user", '{"id": 5}'),
@@ -378,8 +378,8 @@ def test_a_cut_that_was_told_stays_told():
     """A later, friendlier stop reason does not make a reply whole again."""
     chat, message = ChatStream(), AnthropicStream()
     for reason in ("length", "stop"):
-        chat.add(chunk(finish=reason))
+        chat.add_event(chunk(finish=reason))
     for reason in ("max_tokens", "end_turn"):
-        message.add({"type": "message_delta", "delta": {"stop_reason": reason}})
-    assert chat.reply()["choices"][0]["finish_reason"] == "length"
-    assert message.reply()["stop_reason"] == "max_tokens"
+        message.add_event({"type": "message_delta", "delta": {"stop_reason": reason}})
+    assert chat.build_reply()["choices"][0]["finish_reason"] == "length"
+    assert message.build_reply()["stop_reason"] == "max_tokens"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.json import strict
-from pokayoke.core.json.strict import StrictError, depth_of, dump_compact, parse
+from pokayoke.core.json.strict import StrictError, dump_compact, nesting_depth, parse
 
 LONG = "x" * 17_000  # more than what is read as a short text
 VALUES = st.recursive(
@@ -177,7 +177,7 @@ def test_the_depth_cap_is_exact(cap, value, separators, beside):
     """A text is refused as too deep exactly when it nests deeper than the cap, however long it is."""
     value = [*beside, value] if beside else value
     text = json.dumps(value, separators=separators)
-    assert code_of(text, cap) == (None if depth_of(value) <= cap else "too_deep")
+    assert code_of(text, cap) == (None if nesting_depth(value) <= cap else "too_deep")
 
 
 @pytest.mark.parametrize("cap", [200, 201, 254, 255, 256, 1_000_000])
@@ -230,7 +230,7 @@ def test_no_spelling_hides_depth(shapes, depth, accepted, core):
     for level in range(left):
         text = shapes[level % len(shapes)] % text
     assert code_of(text, 64) == (None if accepted else "too_deep")
-    assert depth_of(json.loads(text)) == depth
+    assert nesting_depth(json.loads(text)) == depth
 
 
 @pytest.mark.parametrize("text", ["[" * 1_000_000, '{"a":' * 500_000, "[" * 300 + "]" * 300, "[[1], " * 100_000])

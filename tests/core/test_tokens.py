@@ -11,7 +11,7 @@ from token_fresh import COUNTS as FRESH_COUNTS
 from token_fresh import SAMPLES as FRESH
 from token_samples import COUNTS, SAMPLES
 
-from pokayoke.core.context.token_sampling import Passing
+from pokayoke.core.context.token_sampling import TokenSampler
 from pokayoke.core.context.tokens import (
     CALL_TOKENS,
     IMAGE_TOKENS,
@@ -348,39 +348,39 @@ def test_a_row_of_any_texts_is_bounded(texts):
 def test_ever_less_of_a_row_is_looked_at():
     """Of the first characters all are weighed, of a million a twentieth, and of one long text a few windows."""
     weighed: list[str] = []
-    passing = Passing(lambda text: weighed.append(text) or 0.0)
+    passing = TokenSampler(lambda text: weighed.append(text) or 0.0)
     for _ in range(3):
-        passing.note("x" * 1_000)
-    passing.taken()
+        passing.add_text("x" * 1_000)
+    passing.take_totals()
     assert sum(map(len, weighed)) == 3_000
     for _ in range(1_000):
-        passing.note("x" * 1_000)
-    passing.taken()
+        passing.add_text("x" * 1_000)
+    passing.take_totals()
     assert 10_000 < sum(map(len, weighed)) < 50_000
-    long = Passing(lambda text: weighed.append(text) or 0.0)
+    long = TokenSampler(lambda text: weighed.append(text) or 0.0)
     weighed.clear()
-    long.note("x" * 200_000)
-    long.taken()
+    long.add_text("x" * 200_000)
+    long.take_totals()
     assert 2_000 < sum(map(len, weighed)) < 5_000
 
 
 def test_a_window_is_whole_wherever_it_begins():
     """A window that would reach over the end of its text begins earlier: a few characters say nothing about many."""
-    passing = Passing(len)
+    passing = TokenSampler(len)
     for _ in range(300):
-        passing.note("x" * 60)
+        passing.add_text("x" * 60)
     sizes = set()
     for _ in range(300):
-        passing.note("x" * 60)
+        passing.add_text("x" * 60)
         sizes |= set(map(len, passing._pieces))
     assert sizes == {50}
 
 
 def test_little_of_a_row_is_kept():
     """What waits to be weighed is a few windows of what came, however much that was."""
-    passing = Passing(len)
+    passing = TokenSampler(len)
     for _ in range(1_000):
-        passing.note("x" * 20_000)
+        passing.add_text("x" * 20_000)
         assert sum(map(len, passing._pieces)) <= 128 * 50
 
 
@@ -390,7 +390,7 @@ def test_a_shortened_conversation_is_counted_on():
     counter.add("x" * 996)
     counter.report(2_000)
     assert counter.scale == 2.0
-    counter.rewrite(300)
+    counter.replace_total(300)
     assert counter.total == 300
     counter.add("x" * 96)
     assert counter.total == 500
@@ -398,7 +398,7 @@ def test_a_shortened_conversation_is_counted_on():
     assert (counter.total, counter.scale) == (9_000, 2.0)
     fresh = TokenCounter(len)
     fresh.add("x" * 996)
-    fresh.rewrite(100)
+    fresh.replace_total(100)
     fresh.add("x" * 96)
     fresh.report(900)
     assert (fresh.total, fresh.scale) == (900, 1.0)

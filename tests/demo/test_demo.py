@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from pokayoke import demo
 from pokayoke.cli.demo import demo as command
 from pokayoke.demo import SCENARIOS, guarded, report, unguarded
-from pokayoke.demo.endpoint import Endpoint, Log, tokens
-from pokayoke.demo.scenario import Scenario, Side, judge, number_of, read, unless, word_of
-from pokayoke.demo.world import effects, new_world
+from pokayoke.demo.endpoint import Endpoint, RunLog, estimate_tokens
+from pokayoke.demo.scenario import Scenario, Side, find_number, find_word, judge_side, read_tool_texts, retry_unless
+from pokayoke.demo.world import diff_facts, new_world
 from pokayoke.testing import ask
 
 NAMES = [make().name for make in SCENARIOS]
@@ -39,7 +39,7 @@ def test_the_guarded_run_does_what_was_wanted_and_nothing_else(results, name):
 def test_the_unguarded_run_goes_wrong_where_it_says_so(results, name):
     """Each failure really does damage without a guard, and each good call really works without one."""
     result = results[name]
-    assert result.unguarded.clean is result.scenario.good
+    assert result.unguarded.is_clean is result.scenario.good
 
 
 def test_enough_kinds_of_failure():
@@ -91,14 +91,14 @@ def test_the_stale_answer_is_told_as_stale(results):
 
 def test_a_wrong_effect_behind_the_guard_is_not_passed_over(monkeypatch, capsys):
     """If the guard were nothing but the unguarded loop, the demo would say so and exit with 1."""
-    monkeypatch.setattr(guarded, "run", lambda end, tools, world, prompt: unguarded.run(end, tools, prompt))
+    monkeypatch.setattr(guarded, "run_loop", lambda end, tools, world, prompt: unguarded.run_loop(end, tools, prompt))
     assert demo.main(only=["two-amounts"]) == 1
     assert "Not as it should be behind the guard: two-amounts" in capsys.readouterr().out
 
 
 def test_a_lost_good_call_is_not_passed_over(monkeypatch):
     """A guard that runs nothing at all fails the demo: a good call that is lost counts like a wrong one."""
-    monkeypatch.setattr(guarded, "run", lambda *_: Log(answer="I did nothing."))
+    monkeypatch.setattr(guarded, "run_loop", lambda *_: RunLog(answer="I did nothing."))
     assert demo.main(only=["plain-order"]) == 1
 
 
@@ -106,29 +106,29 @@ def test_effects_are_differences_of_the_world():
     """What appeared and what vanished are effects; a value that took another's place is one, not two."""
     before = Counter(["contact C1", "price of S1: 5", "tag U1: pro"])
     after = Counter(["price of S1: 7", "tag U1: pro", "tag U1: pro"])
-    assert effects(before, after) == Counter(["price of S1: 7", "tag U1: pro", "gone: contact C1"])
+    assert diff_facts(before, after) == Counter(["price of S1: 7", "tag U1: pro", "gone: contact C1"])
 
 
 def test_the_verdict_counts_repetitions():
     """An effect that was wanted once and happened three times is right once and wrong twice."""
     scenario = Scenario(name="x", kind="x", prompt="x", turns=lambda _: [], wanted=("a", "b"))
-    side = judge(scenario, Counter({"a": 3, "c": 1}), Log(answer="ok"), requests=1, seconds=0.0)
+    side = judge_side(scenario, Counter({"a": 3, "c": 1}), RunLog(answer="ok"), requests=1, seconds=0.0)
     assert (side.kept, side.wrong, side.lost) == (("a",), ("a", "a", "c"), ("b",))
-    assert not side.clean
+    assert not side.is_clean
 
 
 @pytest.mark.parametrize(
     ("log", "harm"),
     [
-        (Log(answer="ok"), ()),
-        (Log(), ("no answer after 7 requests to the model",)),
-        (Log(crash="SystemExit(1)"), ("the agent's process ended: SystemExit(1)",)),
+        (RunLog(answer="ok"), ()),
+        (RunLog(), ("no answer after 7 requests to the model",)),
+        (RunLog(crash="SystemExit(1)"), ("the agent's process ended: SystemExit(1)",)),
     ],
 )
 def test_an_end_without_an_answer_is_harm(log, harm):
     """A run that crashed or never answered is not clean, even if nothing was changed."""
     scenario = Scenario(name="x", kind="x", prompt="x", turns=lambda _: [])
-    assert judge(scenario, Counter(), log, requests=7, seconds=0.0).wrong == harm
+    assert judge_side(scenario, Counter(), log, requests=7, seconds=0.0).wrong == harm
 
 
 def test_the_world_is_taken_down():
@@ -138,13 +138,13 @@ def test_the_world_is_taken_down():
         assert world.upstream.get_profile("U1")["status"] == 200
     assert not folder.exists()
     with pytest.raises(OSError, match=r"."):
-        world.upstream.fetch("profiles/U1")
+        world.upstream.fetch_record("profiles/U1")
 
 
 def test_every_tool_is_declared():
     """Each function of the world has a declaration for the guard, and no declaration lacks its function."""
     with new_world() as world:
-        assert set(guarded.declarations(world)) == set(world.tools())
+        assert set(guarded.tool_declarations(world)) == set(world.tools())
 
 
 def test_the_window_hides_the_oldest():
@@ -154,7 +154,7 @@ def test_the_window_hides_the_oldest():
     endpoint(messages, [])
     (seen,) = endpoint.model.seen
     assert seen == [messages[0], *messages[-3:]]
-    assert tokens(seen) <= 350
+    assert estimate_tokens(seen) <= 350
     endpoint([messages[0], {"role": "tool", "content": "y" * 9_000}], [])
     assert [message["role"] for message in endpoint.model.seen[-1]] == ["system", "tool"]
 
@@ -167,13 +167,13 @@ def test_what_the_model_takes_out_of_what_it_reads():
         {"role": "tool", "content": '{"plan": "pro"}'},
         {"role": "tool", "content": '{"units": 2.5}'},
     ]
-    text = read(messages)
+    text = read_tool_texts(messages)
     assert text == '{"plan": "pro"}\n{"units": 2.5}'
-    assert (word_of(text, "plan"), word_of(text, "tier")) == ("pro", None)
-    assert (number_of(text, "cents|units"), number_of(text, "plan")) == (2.5, None)
+    assert (find_word(text, "plan"), find_word(text, "tier")) == ("pro", None)
+    assert (find_number(text, "cents|units"), find_number(text, "plan")) == (2.5, None)
     turn = ask("a")
-    assert unless("plan", turn)(messages) == "Done."
-    assert unless("price", turn)(messages) is turn
+    assert retry_unless("plan", turn)(messages) == "Done."
+    assert retry_unless("price", turn)(messages) is turn
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_unguarded_loop_repairs_and_drops(arguments, said):
     """The loop closes what is open, drops what it does not know, and hands errors to the model."""
     with new_world() as world:
         endpoint = Endpoint([ask("list_orders", arguments), "ok"])
-        log = unguarded.run(endpoint, {"list_orders": world.shop.list_orders}, "x")
+        log = unguarded.run_loop(endpoint, {"list_orders": world.shop.list_orders}, "x")
     assert log.calls[0]["reads"] == said
 
 
@@ -227,17 +227,17 @@ def test_json_holds_everything(capsys):
 def test_the_table_names_every_scenario(results, capsys):
     """The table has a row for each scenario, and the summary has five lines and the totals."""
     everything = list(results.values())
-    report.as_table(everything, 1.0, verbose=False)
+    report.print_table(everything, 1.0, verbose=False)
     out = capsys.readouterr().out
     flat = "".join(char for char in out if char not in " │\n")
     assert [name for name in NAMES if name not in flat] == []
-    assert len(report.summary(everything, 1.0)) == 5
-    assert report.summary(everything, 1.0)[-1] in out
+    assert len(report.summary_lines(everything, 1.0)) == 5
+    assert report.summary_lines(everything, 1.0)[-1] in out
 
 
 def test_one_script_is_not_several(results):
     """The summary of a single script counts nothing in the plural."""
-    told = " ".join(report.summary([results["crm-incident"]], 1.0))
+    told = " ".join(report.summary_lines([results["crm-incident"]], 1.0))
     assert re.findall(r"\b1 (?!of )\w+s\b", told.replace("1.0 s", "")) == []
 
 
@@ -253,7 +253,7 @@ def test_nothing_reaches_the_terminal_unescaped(capsys):
     """Escape codes and control characters of an effect are shown, not sent."""
     side = Side(kept=(), wrong=("file x: \x1b]52;c;evil\x07\nnext",), lost=())
     scenario = dataclasses.replace(demo.select(["plain-order"])[0])
-    report.as_table([demo.Result(scenario, side, side)], 0.0, verbose=True)
+    report.print_table([demo.ScenarioResult(scenario, side, side)], 0.0, verbose=True)
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\x07" not in out

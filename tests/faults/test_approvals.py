@@ -13,9 +13,9 @@ from clishell import Shell
 from pgserver import Missing, empty_schema
 
 from pokayoke import open_store
-from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.transitions import Claim, Settlement
-from pokayoke.stores.values import Entry
+from pokayoke.stores.values import AuditEntry
 
 # Reads one line of JSON per order, answers with one. The effect is a line in a file that no store touches.
 AGENT = """
@@ -197,7 +197,9 @@ def test_waiting_holds_nothing(shell, agent, tmp_path, url):
         store = open_store(url)
         for number in range(50):
             key, now = f"{number:064x}", time.time()
-            answer = store.admit(Request("r2", "t", "write", (), now, Claim(key, "h", key, "t", "t@1", "r2", now, 60)))
+            answer = store.admit(
+                AdmissionRequest("r2", "t", "write", (), now, Claim(key, "h", key, "t", "t@1", "r2", now, 60))
+            )
             assert answer.kind == "execute"
             assert store.settle(Settlement(key, key, "completed", now)).accepted
         store.close()
@@ -223,11 +225,13 @@ def test_no_terminal_escape_of_a_tool_reaches_the_terminal(shell, url, tmp_path)
     for letter, state in (("a", "completed"), ("b", "in_doubt"), ("c", "failed_final")):
         key = letter * 64
         store.admit(
-            Request("r", EVIL, "write", (), at, Claim(key, "h", letter, EVIL, f"{EVIL}@1", EVIL, at, 60, owner=EVIL))
+            AdmissionRequest(
+                "r", EVIL, "write", (), at, Claim(key, "h", letter, EVIL, f"{EVIL}@1", EVIL, at, 60, owner=EVIL)
+            )
         )
         store.settle(Settlement(key, letter, state, at, failure=EVIL, reference=EVIL))
     store.propose(Approval("ap-000000000001", "f", EVIL, EVIL, {EVIL: [EVIL]}, EVIL, at, at + 99_999))
-    store.note(Entry(at, "late_effect", "a" * 64, EVIL, EVIL, {"reference": EVIL}))
+    store.note(AuditEntry(at, "late_effect", "a" * 64, EVIL, EVIL, {"reference": EVIL}))
     store.close()
     rows = [{"key": "a" * 64, "reference": EVIL + "2"}, {"key": EVIL, "reference": EVIL, "tool": EVIL}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -285,7 +285,7 @@ def test_a_tool_that_cannot_be_stopped_costs_a_bounded_slot(both):
     said = [called(guard, changed(both, arguments={"n": n})).findings[0].code for n in range(4)]
     assert said == ["tool_timeout", "tool_timeout", "not_started", "not_started"]
     stop.set()
-    eventually(lambda: guard.workers.lost == 0)
+    eventually(lambda: guard.workers.lost_count == 0)
     assert called(guard, changed(both, arguments={"n": 3})).ok
     guard.close()
 

@@ -11,7 +11,7 @@ from effects_stage import call, only_record, receipts
 from effects_target import Ground
 
 from pokayoke import open_store
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 
 HERE = Path(__file__).parent.parent / "support"
 HEAD = f"""
@@ -250,7 +250,7 @@ def test_no_thread_is_left(spec):
 def _records(spec):
     store = open_store(spec.url)
     try:
-        return store.records(Query())
+        return store.records(RecordQuery())
     finally:
         store.close()
 

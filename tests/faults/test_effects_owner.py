@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pokayoke.runtime.driver.claim_owner import is_dead, owner
+from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
 
 NAMED = "from pokayoke.runtime.driver.claim_owner import owner; print(owner(), flush=True)\n"
 
@@ -74,12 +74,12 @@ def test_a_process_whose_first_thread_has_ended_is_not_dead():
 
 def test_a_child_with_the_pid_of_a_gone_ancestor_names_itself(monkeypatch):
     """After a fork nothing of what the parent knew about pids is used: the pid may be given out anew."""
-    stale = owner()
+    stale = current_owner()
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(theirs, str(owner.__globals__["_named"].cache_info().currsize).encode())
+            os.write(theirs, str(current_owner.__globals__["_named"].cache_info().currsize).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)

@@ -11,9 +11,9 @@ import pytest
 from pgserver import Missing, empty_schema, joined
 
 from pokayoke import Contract, Guard, ToolCall, open_store
-from pokayoke.core.state.kill_switch import Seen, mode_at
-from pokayoke.stores.base import Query
-from pokayoke.stores.values import Flip
+from pokayoke.core.state.kill_switch import OutputObservation, mode_at
+from pokayoke.stores.base import RecordQuery
+from pokayoke.stores.values import SwitchCommand
 from pokayoke.testing import run_script
 
 STORES = ("sqlite", "postgres")
@@ -93,7 +93,7 @@ async def test_the_incident_in_one_process_stops_the_writes_of_all(url):
             assert run.call(ToolCall("c3", name, {"n": 2})).ok
         assert run.mode == "normal"
     assert sorted(done) == ["log", "log", "mail", "ping", "ping", "tag"]
-    guard.store.flip(Flip("crm", "closed", "ann", "repaired", time.time()))
+    guard.store.flip(SwitchCommand("crm", "closed", "ann", "repaired", time.time()))
     assert new.call(ToolCall("c4", "tag", {"n": 2})).ok
     guard.close()
 
@@ -149,7 +149,7 @@ def flips_under_writers(url, flips, folder, *, careless=False, writers=8):
             time.sleep(0.03)
             begun = time.monotonic()
             switch = store.flip(
-                Flip("crm", "closed" if len(history) % 2 else "open", "ann", f"{len(history)}", time.time())
+                SwitchCommand("crm", "closed" if len(history) % 2 else "open", "ann", f"{len(history)}", time.time())
             )
             history.append((switch.epoch, switch.mode, begun, time.monotonic()))
         stop.touch()
@@ -158,7 +158,7 @@ def flips_under_writers(url, flips, folder, *, careless=False, writers=8):
             told = process.communicate(timeout=60)[0].split("\n")
             assert process.returncode == 0
             claims += [(key, float(begun), float(ended)) for key, begun, ended in map(str.split, filter(None, told))]
-        records = {record.key: record for record in store.records(Query(limit=1_000_000))}
+        records = {record.key: record for record in store.records(RecordQuery(limit=1_000_000))}
     finally:
         for process in processes:
             process.kill()
@@ -216,7 +216,7 @@ def test_a_probe_that_is_killed_leaves_the_way_open_for_the_next(url):
     """Half open, three probing processes die by SIGKILL: nothing has to be handed back, five valid reads close the switch."""
     store = open_store(url)
     before = time.time() - 300
-    store.observe([Seen("crm", False, before)] * 3, before)
+    store.observe([OutputObservation("crm", False, before)] * 3, before)
     (switch,) = store.switches()
     assert (switch.mode, mode_at(switch, time.time())) == ("open", "half_open")
     for _ in range(3):
@@ -241,7 +241,7 @@ def test_a_probe_that_is_killed_leaves_the_way_open_for_the_next(url):
 def test_two_processes_trip_one_switch_together(url):
     """Two invalid outputs here and one elsewhere are three in a row: the count is shared, not only the switch."""
     guard = Guard(contracts([]), store=url)
-    guard.store.observe([Seen("crm", False, time.time())] * 2, time.time())
+    guard.store.observe([OutputObservation("crm", False, time.time())] * 2, time.time())
     assert guard.run("a").call(ToolCall("c1", "tag", {})).ok
     once = BROKEN.replace("range(3)", "range(1)")
     assert run_script(once, [url]).stdout.split() == ["degraded"]

@@ -15,18 +15,25 @@ from pgserver import Missing, empty_schema
 
 from pokayoke import Contract, Guard, ToolCall, open_store
 from pokayoke.cli import options as operating
-from pokayoke.cli.ledger.business_rows import mapping, row
-from pokayoke.cli.ledger.join import Aside, Wanted, joined
-from pokayoke.core.ledger.admission import Request
+from pokayoke.cli.ledger.business_rows import build_row, parse_column_map
+from pokayoke.cli.ledger.join import BusinessRows, ReconcileQuery, join_rows
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.reconcile import Compared, Compensation, Row, Times, undo_key, undoings
+from pokayoke.core.ledger.reconcile import (
+    BusinessRow,
+    Comparison,
+    Compensation,
+    ReconcileTimes,
+    build_compensations,
+    undoing_key,
+)
 from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.runtime.driver.effect import this_effect
 from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.values import Flip
+from pokayoke.stores.values import SwitchCommand
 from pokayoke.testing import FailingStore
 
 ARGUMENTS = {
@@ -156,7 +163,9 @@ def test_doubts_and_late_effects_are_told_apart(shell, ledger, shop):
     for name, key in keys.items():
         at = now if name == "young" else now - 9_999
         store.admit(
-            Request("r", "order", "write", (), at, Claim(key, "h", f"c-{name}", "order", "order@1", "r", at, 60))
+            AdmissionRequest(
+                "r", "order", "write", (), at, Claim(key, "h", f"c-{name}", "order", "order@1", "r", at, 60)
+            )
         )
         if name != "young":
             store.settle(Settlement(key, f"c-{name}", "in_doubt", at, failure="timeout"))
@@ -179,7 +188,9 @@ def test_rows_are_found_by_reference_too(shell, ledger, shop):
     store, now = open_store(ledger), time.time() - 9_999
     for letter in "ab":
         key = letter * 64
-        store.admit(Request("r", "order", "write", (), now, Claim(key, "h", letter, "order", "order@1", "r", now, 60)))
+        store.admit(
+            AdmissionRequest("r", "order", "write", (), now, Claim(key, "h", letter, "order", "order@1", "r", now, 60))
+        )
         store.settle(Settlement(key, letter, "completed", now, reference=f"PO-{letter}"))
     store.close()
     shop.run("INSERT INTO orders (id) VALUES ('PO-a'), ('PO-x')")
@@ -192,57 +203,63 @@ def test_rows_are_found_by_reference_too(shell, ledger, shop):
 
 def taken(store, *rows, tool=None):
     """The class of each key and of the rows without one, in the order in which they are told."""
-    with closing(Aside()) as aside:
-        aside.add(rows)
-        return [found.kind for found in joined(store, aside, Wanted(tool), Times(9.0, 9.0))]
+    with closing(BusinessRows()) as aside:
+        aside.add_rows(rows)
+        return [found.kind for found in join_rows(store, aside, ReconcileQuery(tool), ReconcileTimes(9.0, 9.0))]
 
 
 def test_a_row_without_a_key_belongs_to_one_effect_of_its_tool():
     """Two effects with one reference need two rows, and the payment number 7 is not the row of shipment number 7."""
     store = MemoryStore()
     for key, tool, reference in (("a", "pay", "7"), ("b", "pay", "8"), ("c", "pay", "8")):
-        store.admit(Request("r", tool, "write", (), 1.0, Claim(key, "h", key, tool, f"{tool}@1", "r", 1.0, 1.0)))
+        store.admit(
+            AdmissionRequest("r", tool, "write", (), 1.0, Claim(key, "h", key, tool, f"{tool}@1", "r", 1.0, 1.0))
+        )
         store.settle(Settlement(key, key, "completed", 2.0, reference=reference))
-    one, two = Row(1, reference="7"), Row(2, reference="8")
+    one, two = BusinessRow(1, reference="7"), BusinessRow(2, reference="8")
     assert taken(store, one, two) == ["matched", "matched", "missing"]
-    assert taken(store, one, two, Row(3, "c", "8")) == ["matched", "matched", "matched"]
-    assert taken(store, Row(1, reference="7", tool="ship")) == ["missing", "missing", "missing", "extra"]
-    assert taken(store, Row(1, reference="7", tool="pay"), tool="pay") == ["matched", "missing", "missing"]
-    assert taken(store, one, Row(2, reference="7", tool="ship"), tool="ship") == ["extra", "extra"]
+    assert taken(store, one, two, BusinessRow(3, "c", "8")) == ["matched", "matched", "matched"]
+    assert taken(store, BusinessRow(1, reference="7", tool="ship")) == ["missing", "missing", "missing", "extra"]
+    assert taken(store, BusinessRow(1, reference="7", tool="pay"), tool="pay") == ["matched", "missing", "missing"]
+    assert taken(store, one, BusinessRow(2, reference="7", tool="ship"), tool="ship") == ["extra", "extra"]
 
 
 def test_what_ran_again_after_its_undoing_needs_a_row_again():
     """The undoing of the first attempt hides neither that the row of the second is missing nor that it is wrong."""
     store = MemoryStore()
-    for at, key, compensates in ((1.0, undo_key("a"), "a"), (3.0, "a", "")):
+    for at, key, compensates in ((1.0, undoing_key("a"), "a"), (3.0, "a", "")):
         claim = Claim(key, "h", key, "pay", "pay@1", "r", at, 1.0, compensates=compensates)
-        store.admit(Request("r", "pay", "write", (), at, claim))
+        store.admit(AdmissionRequest("r", "pay", "write", (), at, claim))
         store.settle(Settlement(key, key, "completed", at + 1))
     assert sorted(taken(store)) == ["matched", "missing"]
-    assert sorted(taken(store, Row(1, "a", digest="other"))) == ["matched", "mismatched"]
-    assert sorted(taken(store, Row(1, "a", "1"), Row(2, "a", "2"))) == ["matched", "matched"]
+    assert sorted(taken(store, BusinessRow(1, "a", digest="other"))) == ["matched", "mismatched"]
+    assert sorted(taken(store, BusinessRow(1, "a", "1"), BusinessRow(2, "a", "2"))) == ["matched", "matched"]
 
 
 def test_a_key_is_compared_as_the_ledger_writes_it():
     """Upper case and spaces around a key, as databases pad it, are not another key; what is no text is an error."""
     padded = {"key": " " + "AB" * 32 + "  ", "reference": "P1 ", "digest": "AB ", "amount": " 1.50 ", "tool": "order  "}
-    assert row(1, padded, mapping(None)) == Row(1, "ab" * 32, "P1", "ab", "1.50", "order")
+    assert build_row(1, padded, parse_column_map(None)) == BusinessRow(1, "ab" * 32, "P1", "ab", "1.50", "order")
     for column in padded:
         for value in (["a"], {"a": 1}, b"a"):
             with pytest.raises(ConfigurationError, match=f"row 7: its {column} is no text"):
-                row(7, {column: value}, mapping(None))
+                build_row(7, {column: value}, parse_column_map(None))
 
 
 def test_columns_of_a_fixed_width_hide_no_row():
     """A padded tool is no other tool, whose rows are left out, and a padded reference no other reference."""
     store = MemoryStore()
     for key, reference in (("a" * 64, "P1"), ("b" * 64, "P2   ")):
-        store.admit(Request("r", "order", "write", (), 1.0, Claim(key, "h", key, "order", "order@1", "r", 1.0, 1.0)))
+        store.admit(
+            AdmissionRequest("r", "order", "write", (), 1.0, Claim(key, "h", key, "order", "order@1", "r", 1.0, 1.0))
+        )
         store.settle(Settlement(key, key, "completed", 2.0, reference=reference))
-    aside = Aside()
+    aside = BusinessRows()
     said = [{"reference": "P1   "}, {"reference": "P2"}, {"key": "e" * 64, "reference": "P9"}]
-    aside.add(row(number, one | {"tool": "order  "}, mapping(None)) for number, one in enumerate(said, 1))
-    kinds = [found.kind for found in joined(store, aside, Wanted("order"), Times(99.0, 99.0))]
+    aside.add_rows(
+        build_row(number, one | {"tool": "order  "}, parse_column_map(None)) for number, one in enumerate(said, 1)
+    )
+    kinds = [found.kind for found in join_rows(store, aside, ReconcileQuery("order"), ReconcileTimes(99.0, 99.0))]
     aside.close()
     assert kinds == ["matched", "matched", "extra"]
 
@@ -251,7 +268,9 @@ def test_only_what_is_wanted_is_judged(shell, ledger, shop):
     """--tool and --since leave the other effects and their rows alone."""
     keys = ordered(ledger, shop, 6)
     store, at = open_store(ledger), time.time() - 9_999
-    store.admit(Request("r", "mail", "write", (), at, Claim("a" * 64, "h", "c", "mail", "mail@1", "r", at, 60)))
+    store.admit(
+        AdmissionRequest("r", "mail", "write", (), at, Claim("a" * 64, "h", "c", "mail", "mail@1", "r", at, 60))
+    )
     store.settle(Settlement("a" * 64, "c", "completed", at))
     store.close()
     shop.run(f"DELETE FROM orders WHERE key = '{keys[0]}'")
@@ -293,7 +312,9 @@ def test_a_ledger_of_many_pages_is_compared_as_a_whole(shell, tmp_path, monkeypa
     with (tmp_path / "rows.jsonl").open("w") as file:
         for number in range(3_000):
             key = f"{number:064x}"
-            store.admit(Request("r", "order", "write", (), at, Claim(key, "h", key, "order", "order@1", "r", at, 60)))
+            store.admit(
+                AdmissionRequest("r", "order", "write", (), at, Claim(key, "h", key, "order", "order@1", "r", at, 60))
+            )
             store.settle(Settlement(key, key, "completed", at))
             if number % 10:
                 file.write(json.dumps({"key": key, "reference": number}) + "\n")
@@ -423,7 +444,7 @@ def test_what_is_too_much_is_undone_once(shell, ledger, shop, undoing, tmp_path)
     code, told = undoing(*NOW)
     assert (code, [one["undo"] for one in told]) == (0, ["undone"] * 2)
     assert sorted(undone(tmp_path)) == sorted([
-        [keys[1], undo_key(keys[1], "again"), "again"], ["e" * 64, compensation_key("e" * 64), "PO-S9"],
+        [keys[1], undoing_key(keys[1], "again"), "again"], ["e" * 64, compensation_key("e" * 64), "PO-S9"],
     ])  # fmt: skip
     for _ in range(2):
         assert undoing(*NOW) == (0, [])
@@ -551,7 +572,7 @@ def contract(compensate, **fields):
     )
 
 
-STEP = undoings(Compared("extra", "e" * 64, rows=(Row(1, "e" * 64, "PO-1"),)), "too much")[0]
+STEP = build_compensations(Comparison("extra", "e" * 64, rows=(BusinessRow(1, "e" * 64, "PO-1"),)), "too much")[0]
 
 
 async def later(what):
@@ -562,16 +583,18 @@ async def later(what):
 def test_a_function_of_either_kind_undoes(compensate):
     """A plain or an asynchronous function; what it returns is kept as the reference."""
     store = MemoryStore()
-    became = Compensator(store, by="ann").undo(contract(compensate), STEP)
+    became = Compensator(store, by="ann").undo_effect(contract(compensate), STEP)
     assert (became.status, became.reference) == ("undone", "R-9")
-    again = Compensator(store, by="ann").undo(contract(compensate), STEP)
+    again = Compensator(store, by="ann").undo_effect(contract(compensate), STEP)
     assert (again.status, again.reference) == ("undone_before", "R-9")
 
 
 def test_the_function_is_handed_what_it_needs():
     """Key of the effect, key of the undoing, row, reason; and `this_effect` is the undoing."""
     seen = []
-    Compensator(MemoryStore(), by="ann").undo(contract(lambda what: seen.append((what, this_effect().key))), STEP)
+    Compensator(MemoryStore(), by="ann").undo_effect(
+        contract(lambda what: seen.append((what, this_effect().key))), STEP
+    )
     ((what, key),) = seen
     assert isinstance(what, Compensation)
     assert (what.effect_key, what.row.reference, what.reason) == ("e" * 64, "PO-1", "too much")
@@ -581,7 +604,7 @@ def test_the_function_is_handed_what_it_needs():
 def test_a_late_end_ends_the_doubt():
     """It comes back after its deadline: in doubt first, completed then."""
     store = MemoryStore()
-    became = Compensator(store, by="ann").undo(contract(lambda what: time.sleep(0.3), timeout=0.05), STEP)
+    became = Compensator(store, by="ann").undo_effect(contract(lambda what: time.sleep(0.3), timeout=0.05), STEP)
     assert became.status == "in_doubt"
     end = time.monotonic() + 20
     while store.record(STEP.key).state != "completed" and time.monotonic() < end:
@@ -598,10 +621,10 @@ def test_an_undoing_that_cannot_be_recorded_is_no_success():
     """The store fails after it was undone: in doubt, and never done again."""
     times = []
     store = FailingStore(MemoryStore(), "settle")
-    became = Compensator(store, by="ann", clock=Quick()).undo(contract(times.append), STEP)
+    became = Compensator(store, by="ann", clock=Quick()).undo_effect(contract(times.append), STEP)
     assert (became.status, len(times)) == ("in_doubt", 1)
     store.fail_on(())
-    assert Compensator(store, by="ann").undo(contract(times.append), STEP).status in ("in_doubt", "refused")
+    assert Compensator(store, by="ann").undo_effect(contract(times.append), STEP).status in ("in_doubt", "refused")
     assert len(times) == 1
 
 
@@ -612,35 +635,35 @@ def test_a_store_that_fails_undoes_nothing_twice(fails):
     store = FailingStore(MemoryStore(), fails)
     if fails == "admit":
         with pytest.raises(OSError, match="cannot be reached"):
-            Compensator(store, by="ann").undo(contract(times.append), STEP)
+            Compensator(store, by="ann").undo_effect(contract(times.append), STEP)
         assert times == []
     else:
-        assert Compensator(store, by="ann").undo(contract(times.append), STEP).status == "undone"
+        assert Compensator(store, by="ann").undo_effect(contract(times.append), STEP).status == "undone"
 
 
 def test_an_open_kill_switch_stops_undoings_too():
     """While all writes are off, an undoing is refused with the reason, and possible afterwards."""
     store, times = MemoryStore(), []
-    store.flip(Flip("*", "open", "ann", "stop", time.time()))
-    became = Compensator(store, by="ann").undo(contract(times.append), STEP)
+    store.flip(SwitchCommand("*", "open", "ann", "stop", time.time()))
+    became = Compensator(store, by="ann").undo_effect(contract(times.append), STEP)
     assert (became.status, times) == ("refused", [])
     assert "kill switch" in became.message
-    store.flip(Flip("*", "closed", "ann", "go", time.time()))
-    assert Compensator(store, by="ann").undo(contract(times.append), STEP).status == "undone"
+    store.flip(SwitchCommand("*", "closed", "ann", "go", time.time()))
+    assert Compensator(store, by="ann").undo_effect(contract(times.append), STEP).status == "undone"
 
 
 def test_a_contract_has_to_say_how():
     """Without `compensate` there is nothing to call: a configuration error before any claim."""
     store = MemoryStore()
     with pytest.raises(ConfigurationError, match="compensate="):
-        Compensator(store, by="ann").undo(contract(None), STEP)
+        Compensator(store, by="ann").undo_effect(contract(None), STEP)
     assert store.record(STEP.key) is None
 
 
 def test_another_row_under_the_same_key_is_a_conflict():
     """An undoing key stands for one row: with another one it is refused, not done."""
     store, times = MemoryStore(), []
-    assert Compensator(store, by="ann").undo(contract(times.append), STEP).status == "undone"
-    other = msgspec.structs.replace(STEP, row=Row(1, "e" * 64, "PO-2"))
-    assert Compensator(store, by="ann").undo(contract(times.append), other).status == "refused"
+    assert Compensator(store, by="ann").undo_effect(contract(times.append), STEP).status == "undone"
+    other = msgspec.structs.replace(STEP, row=BusinessRow(1, "e" * 64, "PO-2"))
+    assert Compensator(store, by="ann").undo_effect(contract(times.append), other).status == "refused"
     assert len(times) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pokayoke
-from pokayoke.core.versions.rollout import drawn
+from pokayoke.core.versions.rollout import draw_number
 from pokayoke.runtime.versions.lock_file import read_lock
 
 WORKER = Path(__file__).parents[1] / "support" / "drift_worker.py"
@@ -135,7 +135,7 @@ def test_the_share_is_near_what_was_asked_for(shop):
     assert abs(found["get_order@2"] - 150) < 4 * (600 * 0.25 * 0.75) ** 0.5
     rollout = read_lock(folder / "contracts.lock").tools["get_order"].candidate.rollout
     for run, pin, *_ in seen:
-        assert (pin == "2") is (drawn(run, "get_order", rollout) < 0.25)
+        assert (pin == "2") is (draw_number(run, "get_order", rollout) < 0.25)
 
 
 def test_a_killed_program_goes_on_with_its_version(shop):

@@ -26,7 +26,7 @@ from langgraph.types import Command
 
 import pokayoke
 from pokayoke.adapters.langchain import GuardMiddleware, contracts
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 
 ARGUMENTS = {"order": "A1", "cents": 500}
 
@@ -103,7 +103,7 @@ def play(folder: Path, kind: str, mode: str, step: str) -> dict:
         ended = asyncio.run(run())
     waits = [one.value for one in ended.get("__interrupt__", ())]
     said = [[one.type, str(one.text)] for one in ended["messages"]]
-    ledger = [record.state for record in guard.store.records(Query(run_id="case-7"))]
+    ledger = [record.state for record in guard.store.records(RecordQuery(run_id="case-7"))]
     guard.close()
     return {"said": said, "waits": waits, "ledger": ledger}
 

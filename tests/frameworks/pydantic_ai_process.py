@@ -99,7 +99,7 @@ async def lived(spec):
     found = {
         "output": output if waits is None else waits,
         "answers": [p.content for m in run.all_messages() for p in m.parts if p.part_kind == "tool-return"],
-        "ledger": [[one.state, one.attempt] for one in store.records(Query())],
+        "ledger": [[one.state, one.attempt] for one in store.records(RecordQuery())],
     }
     (folder / "found.json").write_text(json.dumps(found))
     guard.close()
@@ -166,6 +166,6 @@ if __name__ == "__main__":
 
     import pokayoke
     from pokayoke.adapters.pydantic_ai import Guarded, contracts
-    from pokayoke.stores.values import Query
+    from pokayoke.stores.values import RecordQuery
 
     _mother()

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 import pokayoke
 from pokayoke.adapters.autogen import calls, contracts, guarded, message
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=True)
 REFUND = ("refund", '{"order": "A1"}')
@@ -396,7 +396,7 @@ async def test_a_cancelled_token_cancels_the_run():
     token.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 20)
-    assert [record.state for record in guard.store.records(Query())] == ["in_doubt"]
+    assert [record.state for record in guard.store.records(RecordQuery())] == ["in_doubt"]
 
 
 # -- streams ----------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from pydantic import BaseModel, Field, create_model, field_validator
 import pokayoke
 from pokayoke.adapters.langchain import GuardMiddleware, calls, contracts, message
 from pokayoke.errors import UsageError
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 
 OBJECT = {"type": "object"}
 THREAD = {"configurable": {"thread_id": "t1"}}
@@ -380,7 +380,7 @@ def test_an_interrupt_of_a_tool_goes_through(asynchronous):
         return asyncio.run(agent.ainvoke(put, THREAD)) if asynchronous else agent.invoke(put, THREAD)
 
     assert waiting(go(GO))[0].value == "sure?"
-    assert [record.state for record in guard.store.records(Query(run_id="t1"))] == ["failed_retriable"]
+    assert [record.state for record in guard.store.records(RecordQuery(run_id="t1"))] == ["failed_retriable"]
     assert "A1: yes" in answers(go(Command(resume="yes")))[0]
     assert done == ["yes"]
 
@@ -889,7 +889,7 @@ def test_a_tool_without_a_synchronous_side_is_the_hosts_mistake():
     agent, guard = agent_of(Script(turns=[asks("refund", order="A1"), "Done."]), [refund])
     with pytest.raises(NotImplementedError):
         agent.invoke(GO, THREAD)
-    assert [record.state for record in guard.store.records(Query(run_id="t1"))] == ["failed_retriable"]
+    assert [record.state for record in guard.store.records(RecordQuery(run_id="t1"))] == ["failed_retriable"]
 
 
 def test_the_key_argument_is_the_guards_alone():

@@ -13,12 +13,12 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.learn.effect_guess import guess_effect
-from pokayoke.replay.learn.evidence import MOST_FIELDS, Budget, Evidence, Sightings
-from pokayoke.replay.learn.infer import counted, infer
-from pokayoke.replay.learn.learner import Draft, Learner, Skipped, Watched, draft
+from pokayoke.replay.learn.evidence import MOST_FIELDS, Budget, Evidence, OccurrenceCount
+from pokayoke.replay.learn.infer import describe_count, infer_schema
+from pokayoke.replay.learn.learner import Draft, Learner, SkippedTool, ToolEvidence, build_draft
 from pokayoke.replay.learn.string_shapes import formats_of, pattern_of, shape_of
 from pokayoke.replay.learn.yaml_writer import yaml_text
-from pokayoke.replay.recording import Recording, Unread
+from pokayoke.replay.recording import Recording, UnreadRecord
 from pokayoke.runtime.config.yaml_reader import read_document
 
 
@@ -26,14 +26,14 @@ def schema_of(values, *, arguments=False, runs=None):
     evidence = Evidence()
     for number, value in enumerate(values):
         evidence.add(value, str(number if runs is None else number % runs))
-    return infer(evidence, arguments=arguments).schema
+    return infer_schema(evidence, arguments=arguments).schema
 
 
 def learnt(rows, **more):
     """The drafts for rows of (arguments, output)."""
     learner = Learner(**more)
-    learner.take(Recording(tool="t", arguments=a, output=o, run=str(n)) for n, (a, o) in enumerate(rows))
-    drafts, _ = learner.drafts()
+    learner.add_recordings(Recording(tool="t", arguments=a, output=o, run=str(n)) for n, (a, o) in enumerate(rows))
+    drafts, _ = learner.build_drafts()
     return drafts[0].mapping, drafts[0].notes
 
 
@@ -107,7 +107,7 @@ def test_too_many_names_are_a_map():
         evidence.add({f"name{chr(97 + number % 26)}{number}": "x"}, str(number))
     assert len(evidence.fields) <= MOST_FIELDS
     for arguments in (False, True):  # a tool's arguments too: a list of no names would refuse every call
-        assert infer(evidence, arguments=arguments).schema["additionalProperties"] == {"type": "string"}
+        assert infer_schema(evidence, arguments=arguments).schema["additionalProperties"] == {"type": "string"}
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_too_many_names_are_a_map():
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_number_of_runs_is_right_or_said_to_be_unknown(runs, said, parts):
     """Up to 16 runs are counted as many as they are; beyond them two bounds are told, between which the number lies."""
-    whole = Sightings()
+    whole = OccurrenceCount()
     for part in range(parts):
-        piece = Sightings()
+        piece = OccurrenceCount()
         for run in runs[part * len(runs) // parts : (part + 1) * len(runs) // parts]:
             piece.add(run)
         whole.merge(piece)
-    assert whole.runs <= len(set(runs)) <= whole.most_runs
+    assert whole.least_runs <= len(set(runs)) <= whole.most_runs
     if parts == 1 or len(set(runs)) <= 16:
-        assert counted(whole, "calls") == said
+        assert describe_count(whole, "calls") == said
 
 
 # -- types -----------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_very_deep_values_are_not_followed():
     for _ in range(60):
         leaf["x"] = {}
         leaf = leaf["x"]
-    drawn = infer(_evidence([deep]))
+    drawn = infer_schema(_evidence([deep]))
     assert Contract.from_schema("t", drawn.schema).input.accepts(deep)
     assert any("not all looked into" in note for note in drawn.notes.values())
 
@@ -178,7 +178,7 @@ def test_too_many_places_are_not_followed():
     value = {f"a{chr(97 + n % 26)}{chr(97 + n // 26)}": {f"b{chr(97 + k)}": 1.5 for k in range(26)} for n in range(120)}
     evidence = Evidence(Budget(500))
     evidence.add(value, "1")
-    assert Contract.from_schema("t", infer(evidence, arguments=True).schema).input.accepts(value)
+    assert Contract.from_schema("t", infer_schema(evidence, arguments=True).schema).input.accepts(value)
 
 
 def _evidence(values):
@@ -332,7 +332,7 @@ def test_what_was_seen_is_accepted_beyond_what_is_kept(names, fields, texts, rng
 
 def _accepts_all(objects):
     for arguments in (True, False):
-        drawn = infer(_evidence(objects), arguments=arguments)
+        drawn = infer_schema(_evidence(objects), arguments=arguments)
         contract = Contract.from_schema("t", drawn.schema)
         assert all(contract.input.accepts(one) for one in objects)
 
@@ -345,7 +345,7 @@ def test_evidence_of_two_halves_can_be_put_together(first, second):
     for number, value in enumerate(second, len(first)):
         other.add(value, str(number))
     half.merge(other)
-    assert infer(half, arguments=True).schema == infer(whole, arguments=True).schema
+    assert infer_schema(half, arguments=True).schema == infer_schema(whole, arguments=True).schema
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -364,12 +364,12 @@ def test_where_good_answers_speak_of_errors_these_are_no_failures():
     """Findings that a good answer lists under `errors` do not become the sign of a failure."""
     bad = Recording("lint", {"q": "x"}, {"errors": ["no such file"]}, is_error=True)
     for found in ({"errors": [{"line": 1}]}, '{"errors": [{"line": 1}]}'):
-        first, second = Watched(), Watched()
+        first, second = ToolEvidence(), ToolEvidence()
         for number in range(5):
             first.add(Recording("lint", {"q": "x"}, found, is_error=False), str(number))
         second.add(bad, "5")
         second.merge(first)
-        mapping = draft("lint", second).mapping
+        mapping = build_draft("lint", second).mapping
         assert "envelope" not in mapping
         assert mapping["output_schema"]["type"] == "object"
 
@@ -386,9 +386,11 @@ def test_calls_with_an_invalid_answer_teach_nothing():
     """Where the answer broke its contract and was not recorded, the call is counted and not learnt."""
     fault = Finding("wrong_type", blame="tool")
     learner = Learner()
-    learner.take([Recording("a", {"x": "y"}, fault=fault), Recording("b", {"x": "y"}, fault=fault), Recording("b", {})])
-    drafts, skipped = learner.drafts()
-    assert skipped == [Skipped("a", "1 calls, and no valid answer")]
+    learner.add_recordings(
+        [Recording("a", {"x": "y"}, fault=fault), Recording("b", {"x": "y"}, fault=fault), Recording("b", {})]
+    )
+    drafts, skipped = learner.build_drafts()
+    assert skipped == [SkippedTool("a", "1 calls, and no valid answer")]
     assert drafts[0].notes["name",] == "1 calls; 1 had an invalid answer and taught nothing"
     assert drafts[0].mapping["input_schema"]["properties"] == {}
 
@@ -437,7 +439,7 @@ def test_answers_that_are_not_whole_are_counted_and_named():
     assert learnt([({}, one) for one in rows])[1]["output_schema",] == (
         "22 answers, 3 broken off, 1 a page of HTML: learnt from the others"
     )
-    one, other = Watched(), Watched()
+    one, other = ToolEvidence(), ToolEvidence()
     for number, row in enumerate(rows):
         (one if number % 2 else other).add(Recording(tool="t", arguments={}, output=row), str(number))
     one.merge(other)
@@ -484,15 +486,15 @@ def test_effects_are_guessed_on_the_safe_side(name, effect):
 def test_tools_that_cannot_be_learnt_are_named():
     """A tool whose calls all failed, and one whose name cannot be a tool's, are skipped with the reason."""
     learner = Learner()
-    learner.take(
+    learner.add_recordings(
         [
             Recording("bad", {}, "Error: no"),
             Recording("odd\x1b", {}, "x"),
-            Unread(3, "cut"),
+            UnreadRecord(3, "cut"),
             Recording("text", "{", "x"),
         ]
     )
-    drafts, skipped = learner.drafts()
+    drafts, skipped = learner.build_drafts()
     assert drafts == []
     assert {one.tool: one.why for one in skipped} == {
         "bad": "its only call failed",
@@ -505,15 +507,15 @@ def test_tools_that_cannot_be_learnt_are_named():
 def test_tools_are_bounded():
     """A recording with endless tool names does not fill the memory."""
     learner = Learner()
-    learner.take(Recording(f"t{n}", {}, "x") for n in range(2_010))
-    drafts, skipped = learner.drafts()
+    learner.add_recordings(Recording(f"t{n}", {}, "x") for n in range(2_010))
+    drafts, skipped = learner.build_drafts()
     assert len(drafts) == 2_000
     assert "10 calls" in skipped[-1].why
 
 
 def test_watched_tools_can_be_put_together():
     """What two processes saw of a tool adds up."""
-    first, second = Watched(), Watched()
+    first, second = ToolEvidence(), ToolEvidence()
     first.add(Recording("t", {"a": "x"}, '{"error": "gone"}'), "1")
     first.add(Recording("t", {"a": "x"}, '{"n": 1}'), "1")
     second.add(Recording("t", {"a": "x"}, '{"error": "gone"}'), "2")
@@ -534,7 +536,7 @@ def test_a_learnt_file_is_read_back():
         for n in range(60)
     ]
     mapping, notes = learnt(rows)
-    text = yaml_text([Draft(mapping, notes)], [Skipped("x", "why")], ["60 calls"])
+    text = yaml_text([Draft(mapping, notes)], [SkippedTool("x", "why")], ["60 calls"])
     assert read_document(text).value == {"contracts": [mapping]}
     assert Contract.from_mapping(read_document(text).value["contracts"][0]).id == "t@1"
     assert "# 60 of 60 calls" in text
@@ -599,7 +601,7 @@ def test_no_name_or_value_breaks_the_file(members, note):
     """Whatever stands in a recording, the file reads back as the same values, and a comment stays one."""
     mapping = {"name": "t", "input_schema": {"properties": members, "x": {"y": members}}}
     notes = {("name",): note, **{("input_schema", "properties", name): note for name in members}}
-    text = yaml_text([Draft(mapping, notes)], [Skipped(note, note)], [note])
+    text = yaml_text([Draft(mapping, notes)], [SkippedTool(note, note)], [note])
     back = read_document(text).value["contracts"][0]
     assert json.loads(json.dumps(back)) == json.loads(json.dumps(mapping))
     assert not any((ord(sign) < 32 and sign != "\n") or 0xE0000 <= ord(sign) < 0xE1000 for sign in text)
@@ -628,7 +630,7 @@ def test_what_a_secret_is_named_like_gives_its_type_only(name):
         {name: {"a": ["letmein", "opensesame"][n % 2], "b": f"x{n}", "c": [1_234 + n]}, "mode": ["fast", "slow"][n % 2]}
         for n in range(40)
     ]
-    drawn = infer(_evidence(values))
+    drawn = infer_schema(_evidence(values))
     hidden = drawn.schema["properties"][name]
     assert hidden["properties"] == {
         "a": {"type": "string"},
@@ -659,7 +661,7 @@ def test_a_map_with_a_secrets_name_is_secret():
 )
 def test_numbers_that_identify_somebody_are_not_written_down(values, note):
     """Bounds are exact below 1,000 and to two decimals; beyond, only their size is told."""
-    assert infer(_evidence([{"n": value} for value in values])).notes["properties", "n", "type"] == note
+    assert infer_schema(_evidence([{"n": value} for value in values])).notes["properties", "n", "type"] == note
 
 
 @pytest.mark.parametrize("name", ["ada@example.com", "sk-live-abcdefghijklmnopqrstuvwx", "password=opensesame"])
@@ -667,7 +669,7 @@ def test_numbers_that_identify_somebody_are_not_written_down(values, note):
 def test_a_name_that_is_data_is_not_listed(name, arguments):
     """An address or a secret among the names of fields stands nowhere, and the object stays open."""
     values = [{"city": "x", "@type": "y", name: n} for n in range(40)]
-    drawn = infer(_evidence(values), arguments=arguments)
+    drawn = infer_schema(_evidence(values), arguments=arguments)
     assert drawn.schema["required"] == ["city", "@type"]
     assert "additionalProperties" not in drawn.schema
     assert name not in str(drawn)
@@ -693,21 +695,21 @@ def test_one_long_text_is_one_piece_of_evidence(text):
     assert schema_of([text] * 40) == {"type": "string"}
     evidence = _evidence([text] * 40)
     evidence.merge(_evidence([text] * 40))
-    assert evidence.texts.distinct == 1
+    assert evidence.texts.distinct_count == 1
 
 
 def test_long_texts_are_told_apart_up_to_a_number():
     """Long numbers get their pattern from ten different ones, and memory is bounded whatever their number."""
     numbers = [f"{n:062d}" for n in range(300)]
     assert "pattern" not in schema_of(numbers[:9] * 10)
-    drawn = infer(_evidence(numbers))
+    drawn = infer_schema(_evidence(numbers))
     assert drawn.schema["pattern"] == "^[0-9]{62}$"
     assert drawn.notes["pattern",] == "100+ different texts, all like this"
-    assert infer(_evidence(numbers[:40])).notes["pattern",] == "40 different texts, all like this"
+    assert infer_schema(_evidence(numbers[:40])).notes["pattern",] == "40 different texts, all like this"
     half = _evidence(order(n) for n in range(80))
     half.merge(_evidence(order(n) for n in range(80, 400)))
-    assert half.texts.distinct == 200
-    assert infer(half).notes["pattern",] == "200+ different texts, all like this"
+    assert half.texts.distinct_count == 200
+    assert infer_schema(half).notes["pattern",] == "200+ different texts, all like this"
 
 
 def test_the_same_recording_gives_the_same_file():
@@ -716,6 +718,6 @@ def test_the_same_recording_gives_the_same_file():
     texts = Counter()
     for order_of in (rows, rows[::-1]):
         learner = Learner()
-        learner.take(order_of)
-        texts[yaml_text(*learner.drafts())] += 1
+        learner.add_recordings(order_of)
+        texts[yaml_text(*learner.build_drafts())] += 1
     assert len(texts) == 1

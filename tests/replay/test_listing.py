@@ -11,7 +11,7 @@ import pytest
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.learn.learner import Draft, Learner
-from pokayoke.replay.learn.mcp_listing import ask_server, completed, drafts_of, read_listing
+from pokayoke.replay.learn.mcp_listing import ask_server, build_listed_drafts, merge_drafts, read_listing
 from pokayoke.replay.recording import Recording
 
 TOOLS = [
@@ -148,8 +148,8 @@ def test_a_listing_that_is_none(text, said, tmp_path):
 
 def test_hints_count_only_if_trusted():
     """A server's own word about effects is not believed unless the user says so."""
-    plain, _ = drafts_of(TOOLS)
-    trusted, _ = drafts_of(TOOLS, trusted_hints=True)
+    plain, _ = build_listed_drafts(TOOLS)
+    trusted, _ = build_listed_drafts(TOOLS, trusted_hints=True)
     assert [draft.mapping["effect"] for draft in plain] == ["read", "write"]
     assert [draft.mapping["effect"] for draft in trusted] == ["read", "read"]
     assert all(Contract.from_mapping(draft.mapping) for draft in plain)
@@ -158,21 +158,21 @@ def test_hints_count_only_if_trusted():
 def test_a_definition_that_cannot_be_kept_is_skipped():
     """A schema that reaches out, or none at all, is named with its reason; the other tools stand."""
     bad = [{"name": "far", "inputSchema": {"$ref": "http://127.0.0.1:9/x"}}, {"name": "none"}, TOOLS[0]]
-    drafts, skipped = drafts_of(bad)
+    drafts, skipped = build_listed_drafts(bad)
     assert [draft.mapping["name"] for draft in drafts] == ["get_order"]
     assert [one.tool for one in skipped] == ["far", "none"]
 
 
 def test_recordings_complete_a_listing():
     """Where the server promises nothing about its output, the recording says what it was; what is promised stays."""
-    listed, _ = drafts_of(TOOLS)
+    listed, _ = build_listed_drafts(TOOLS)
     learner = Learner()
-    learner.take(
+    learner.add_recordings(
         Recording(name, {"id": f"x{n}"}, json.dumps({"n": n}), run=str(n))
         for n in range(25)
         for name in ("get_order", "send", "own")
     )
-    drafts = completed(listed, learner.drafts()[0])
+    drafts = merge_drafts(listed, learner.build_drafts()[0])
     assert all(isinstance(draft, Draft) for draft in drafts)
     by_name = {draft.mapping["name"]: draft.mapping for draft in drafts}
     assert by_name["get_order"]["output_schema"]["required"] == ["n"]

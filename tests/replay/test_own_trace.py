@@ -56,8 +56,8 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
     learner = Learner()
     with Source(name) as source:
         assert source.kind.format == "trace"
-        learner.take(source.recordings())
-    drafts, skipped = learner.drafts()
+        learner.add_recordings(source.read_recordings())
+    drafts, skipped = learner.build_drafts()
     assert [(one.tool, one.why) for one in skipped] == [("nothing", "2 calls, and none of them ran")]
     find, send = (draft.mapping for draft in drafts)
     assert "password" in find["input_schema"]["properties"]
@@ -72,7 +72,7 @@ def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):
     assert "hunter2" not in str(drafts)
     contracts = [Contract.from_mapping(one) for one in (find, send)]
     with Source(name) as source:
-        score = Scorer([Judge(contracts)]).score(source.recordings())
+        score = Scorer([Judge(contracts)]).score_recordings(source.read_recordings())
     reads, writes, unknown = (score.tallies[0].tools[tool] for tool in ("find@1", "send@1", "nothing"))
     assert (reads.calls, reads.refused, reads.failed, reads.invalid) == (15, 1, 1, 1)
     assert reads.faults == {"wrong_type": 1}
@@ -109,10 +109,10 @@ def test_a_dict_that_was_corrected_replays_as_it_came(tmp_path):
     guard.close()
     assert "hunter2" not in name.read_text()
     with Source(str(name)) as source:
-        found = list(source.recordings())
+        found = list(source.read_recordings())
     assert [json.loads(one.arguments)["amount"] for one in found[:2]] == ["7", "7"]
     assert found[2].arguments["amount"] == 8
-    tools = Scorer([Judge([look, send])]).score(found[:2]).tallies[0].tools
+    tools = Scorer([Judge([look, send])]).score_recordings(found[:2]).tallies[0].tools
     assert {name: (one.calls, one.corrected) for name, one in tools.items()} == {"look@1": (1, 1), "send@1": (1, 1)}
 
 
@@ -136,5 +136,5 @@ def test_what_the_guard_itself_tells_is_no_line_that_cannot_be_read(tmp_path):
     alone = [event["event"] for event in map(json.loads, name.read_text().splitlines()) if "run_id" not in event]
     assert {"config", "switch"} <= set(alone)
     with Source(str(name)) as source:
-        found = list(source.recordings())
+        found = list(source.read_recordings())
     assert (source.kind.format, [type(one) for one in found]) == ("trace", [Recording] * 4)

@@ -11,10 +11,10 @@ from msgspec import UNSET
 
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers import FORMATS, Source, parse_map
-from pokayoke.replay.readers.conversation import Conversation
-from pokayoke.replay.readers.lines import LONGEST_LINE, Input
-from pokayoke.replay.readers.source import READERS, claimed_format, read_value
-from pokayoke.replay.recording import Recording, Unread
+from pokayoke.replay.readers.conversation import CallMatcher
+from pokayoke.replay.readers.lines import LONGEST_LINE, InputFile
+from pokayoke.replay.readers.source import READERS, parse_format, read_value
+from pokayoke.replay.recording import Recording, UnreadRecord
 
 ARGS = {"order_id": "A1"}
 TEXT = json.dumps(ARGS)
@@ -216,7 +216,7 @@ def file(tmp_path):
 
 def reads(name, **options):
     with Source(name, **options) as source:
-        return list(source.recordings())
+        return list(source.read_recordings())
 
 
 def gist(read):
@@ -230,7 +230,7 @@ def test_every_format_gives_the_same_calls(kind, file):
     name = file(FILES[kind])
     with Source(name) as source:
         assert source.kind.format == kind
-        found = list(source.recordings())
+        found = list(source.read_recordings())
     assert [gist(one) for one in found] == [("find", ARGS, "r1"), ("pay", {}, "r1")]
     assert found[0].output == "sent"
     assert found[1].output == ("Error: no" if kind != "trace" else UNSET)
@@ -284,14 +284,14 @@ def test_answers_in_another_order_find_their_calls(file):
 
 def test_answers_with_and_without_ids_find_the_earliest_call():
     """An answer without an id belongs to the earliest call that waits, whatever its id; each call gets one answer."""
-    talk = Conversation("r", 1)
+    talk = CallMatcher("r", 1)
     for ident, name in [("1", "a"), (None, "b"), ("1", "c"), (2, "d")]:
-        talk.call(ident, name, {})
+        talk.add_call(ident, name, {})
     for ident, output in [("1", "of a"), (None, "of b"), ("2", "of d"), (None, "of c"), ("1", "none"), (None, "none")]:
-        talk.answer(ident, output)
-    found = list(talk.recordings())
+        talk.add_answer(ident, output)
+    found = list(talk.list_recordings())
     assert [one.output for one in found[:4]] == ["of a", "of b", "of c", "of d"]
-    assert [type(one) for one in found[4:]] == [Unread, Unread]
+    assert [type(one) for one in found[4:]] == [UnreadRecord, UnreadRecord]
 
 
 def test_calls_without_an_answer_cost_the_others_nothing():
@@ -307,12 +307,12 @@ def test_calls_without_an_answer_cost_the_others_nothing():
             asked += 1
             return str.__eq__(self, other)
 
-    talk = Conversation("r", 1)
+    talk = CallMatcher("r", 1)
     for index in range(500):
-        talk.call(Ident(f"c{index}"), "t", {})
-        talk.call(Ident(f"d{index}"), "t", {})
-        talk.answer(Ident(f"d{index}"), "ok")
-    assert sum(one.output == "ok" for one in talk.recordings()) == 500
+        talk.add_call(Ident(f"c{index}"), "t", {})
+        talk.add_call(Ident(f"d{index}"), "t", {})
+        talk.add_answer(Ident(f"d{index}"), "ok")
+    assert sum(one.output == "ok" for one in talk.list_recordings()) == 500
     assert asked < 5 * 500
 
 
@@ -320,7 +320,7 @@ def test_a_call_without_a_name_is_reported(file):
     """A call without a name, or with arguments that are neither text nor object, is no call."""
     blocks = [{"type": "tool_use", "id": "1", "input": {}}, {"type": "tool_use", "id": "2", "name": "t", "input": [1]}]
     found = reads(file([{"messages": [{"role": "assistant", "content": blocks}]}]))
-    assert [type(one) for one in found] == [Unread, Unread]
+    assert [type(one) for one in found] == [UnreadRecord, UnreadRecord]
 
 
 def test_a_completion_keeps_its_finish_reason(file):
@@ -383,7 +383,7 @@ def test_replayed_calls_count_once(file):
 def test_payloads_that_were_not_recorded_are_named(stub, file):
     """A trace without payloads gives no invented arguments, but a reason; an unrecorded result is no result."""
     (found,) = reads(file([{**TRACE[0], "arguments": stub}]))
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnreadRecord)
     assert "not recorded" in found.why
     assert reads(file([{**TRACE[0], "result": stub}]))[0].output is UNSET
 
@@ -416,7 +416,7 @@ def test_an_invalid_answer_without_its_finding_is_invalid(findings, file):
 
 def test_the_end_of_an_unknown_call_is_named(file):
     """The second event of a write whose first one is in an older file is reported."""
-    assert [type(one) for one in reads(file(TRACE[3:]))] == [Unread]
+    assert [type(one) for one in reads(file(TRACE[3:]))] == [UnreadRecord]
 
 
 def test_otel_values_of_every_kind(file):
@@ -467,7 +467,7 @@ def test_a_cut_line_is_reported_with_its_number(file):
     name = file([PLAIN[0], json.dumps(PLAIN[1])[:20], "", PLAIN[1]])
     found = reads(name)
     assert [one.line for one in found] == [1, 2, 4]
-    assert isinstance(found[1], Unread)
+    assert isinstance(found[1], UnreadRecord)
     assert "cut" in found[1].why
 
 
@@ -521,7 +521,7 @@ def test_a_json_document_over_many_lines(tmp_path):
     (tmp_path / "list.json").write_text(json.dumps(PLAIN, indent=2))
     (tmp_path / "one.json").write_text(json.dumps(OPENAI, indent=2))
     with Source(str(tmp_path / "list.json")) as source:
-        assert [gist(one) for one in source.recordings()] == [("find", ARGS, "r1"), ("pay", {}, "r1")]
+        assert [gist(one) for one in source.read_recordings()] == [("find", ARGS, "r1"), ("pay", {}, "r1")]
         assert source.kind.unit == "item"
     assert len(reads(str(tmp_path / "one.json"))) == 2
 
@@ -589,9 +589,9 @@ def test_blocks_hold_every_line_once(lines, size):
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"".join(line + b"\n" for line in lines))
         file.flush()
-        held = Input(file.name)
+        held = InputFile(file.name)
         numbered = []
-        for block in held.blocks(size):
+        for block in held.read_blocks(size):
             numbered += enumerate(block.data.split(b"\n")[:-1], block.line)
         held.close()
     assert numbered == list(enumerate([line.removeprefix(b"\xef\xbb\xbf") for line in lines[:1]] + lines[1:], 1))
@@ -649,7 +649,7 @@ def test_no_record_breaks_a_reader(kind, value):
     """Whatever JSON a line holds, a reader returns calls or reasons, and raises nothing."""
     reader = READERS[kind]()
     found = [*read_value(value, reader, 1), *reader.finish()]
-    assert all(isinstance(one, (Recording, Unread)) for one in found)
+    assert all(isinstance(one, (Recording, UnreadRecord)) for one in found)
     assert all(isinstance(one.arguments, (str, dict)) for one in found if isinstance(one, Recording))
 
 
@@ -677,7 +677,7 @@ def test_a_plain_line_without_its_parts_is_named(file):
         "no arguments in the field 'arguments'",
         "no arguments in the field 'arguments'",
     ]
-    assert isinstance(found[4], Unread)
+    assert isinstance(found[4], UnreadRecord)
 
 
 @pytest.mark.parametrize("text", ["toool=x", "tool", "tool=", "tool=a,tool=b"])
@@ -689,10 +689,10 @@ def test_a_mapping_that_cannot_work(text):
 
 def test_an_unknown_format_lists_the_known_ones():
     """--format names one of the formats, or auto."""
-    assert claimed_format("auto") is None
-    assert claimed_format("otel") == "otel"
+    assert parse_format("auto") is None
+    assert parse_format("otel") == "otel"
     with pytest.raises(ConfigurationError, match="openai-chat"):
-        claimed_format("csv")
+        parse_format("csv")
 
 
 def test_waiting_calls_are_bounded():
@@ -700,6 +700,6 @@ def test_waiting_calls_are_bounded():
     reader = READERS["trace"]()
     out = 0
     for step in range(10_050):
-        out += len(list(reader.read({**TRACE[1], "step": step}, step)))
+        out += len(list(reader.read_record({**TRACE[1], "step": step}, step)))
     assert out == 50
     assert len(list(reader.finish())) == 10_000

@@ -43,7 +43,7 @@ def recorded(*calls, share=1.0, key=KEY, tools=(TOOL,)):
     lines = []
     recorder = Recorder(lines.append, key=key, share=share, contracts=tools)
     for call in calls:
-        recorder.record(call)
+        recorder.record_call(call)
     return recorder, [json.loads(line) for line in lines]
 
 
@@ -66,7 +66,7 @@ def recorded(*calls, share=1.0, key=KEY, tools=(TOOL,)):
 )
 def test_a_pseudonym_is_of_the_same_kind(value, like):
     """Characters keep their kind and place, formats stay formats, and the value itself is gone."""
-    made = Pseudonyms(KEY).text(value)
+    made = Pseudonyms(KEY).replace_text(value)
     assert re.fullmatch(like, made), made
     assert made != value
     assert formats_of(value) == formats_of(made)
@@ -80,8 +80,8 @@ def kinds_of(text):
 @given(st.text(max_size=40))
 def test_pseudonyms_keep_shape_and_length(text):
     """Length, shape and formats of any text survive; equal texts have equal pseudonyms."""
-    made = Pseudonyms(KEY).text(text)
-    assert made == Pseudonyms(KEY).text(text)
+    made = Pseudonyms(KEY).replace_text(text)
+    assert made == Pseudonyms(KEY).replace_text(text)
     if formats_of(text) == frozenset():
         assert len(made) == len(text)
         assert kinds_of(made) == kinds_of(text)
@@ -90,7 +90,9 @@ def test_pseudonyms_keep_shape_and_length(text):
 
 def test_pseudonyms_depend_on_the_key():
     """Another key gives other pseudonyms, and a short key is refused."""
-    assert Pseudonyms(KEY).text("mia.li@shop.example") != Pseudonyms(KEY[::-1]).text("mia.li@shop.example")
+    assert Pseudonyms(KEY).replace_text("mia.li@shop.example") != Pseudonyms(KEY[::-1]).replace_text(
+        "mia.li@shop.example"
+    )
     with pytest.raises(ValueError, match="16 bytes"):
         Pseudonyms(b"short")
 
@@ -98,7 +100,7 @@ def test_pseudonyms_depend_on_the_key():
 @pytest.mark.parametrize("number", [5, -999, 0.5, 12_345, -123_456.75, 10**25, 1e300, 2**63])
 def test_numbers_keep_their_size(number):
     """Small numbers identify nobody and stay; large ones keep sign, digits and type."""
-    made = Pseudonyms(KEY).value(number)
+    made = Pseudonyms(KEY).replace_value(number)
     assert type(made) is type(number)
     assert len(repr(made)) == len(repr(number))
     assert (made == number) == (abs(number) < 1_000)
@@ -143,7 +145,7 @@ def survived(before, after):
 @given(st.lists(PARTS | st.text(max_size=12), max_size=5).map("".join))
 def test_nothing_of_a_text_survives(text):
     """No four letters or digits in a row stay at their place, but for the year of what is a date and a known scheme."""
-    made = Pseudonyms(KEY).text(text)
+    made = Pseudonyms(KEY).replace_text(text)
     if WHOLE.fullmatch(text):
         text = text[4:]
         made = made[4:]
@@ -155,7 +157,7 @@ def test_nothing_of_a_text_survives(text):
 @given(st.lists(PARTS | st.text(max_size=12), max_size=5).map("".join))
 def test_nothing_of_a_damaged_text_survives(text):
     """The same for arguments that are no JSON, but for the words of JSON and the names of fields."""
-    made = Pseudonyms(KEY).raw(text, frozenset({"Ada"}))
+    made = Pseudonyms(KEY).replace_raw(text, frozenset({"Ada"}))
     assert [run for run in survived(text, made) if run not in ("null", "true", "alse", "fals")] == []
 
 
@@ -166,7 +168,7 @@ def test_nothing_of_a_damaged_text_survives(text):
 )
 def test_numbers_stay_numbers_and_long_ones_change(number):
     """A number keeps type, sign and size; four digits in a row never stay, and a whole number stays whole."""
-    made = Pseudonyms(KEY).value(number)
+    made = Pseudonyms(KEY).replace_value(number)
     assert type(made) is type(number)
     assert made in (0, -0.0) or (made < 0) == (number < 0)
     assert abs(made) != float("inf")
@@ -190,7 +192,7 @@ def test_numbers_stay_numbers_and_long_ones_change(number):
 )
 def test_a_text_is_what_it_is_as_a_whole(value, like):
     """What only begins like a date is no date, and only a scheme that everybody uses is nobody's word."""
-    made = Pseudonyms(KEY).text(value)
+    made = Pseudonyms(KEY).replace_text(value)
     assert re.fullmatch(like, made), made
     assert made != value
 
@@ -213,7 +215,7 @@ def test_a_sampled_call_is_judged_as_the_original():
     assert "1234567" not in json.dumps(line)
     assert "Visa" not in json.dumps(line)
     assert TOOL.input.accepts(sent)
-    assert Judge([TOOL]).judge(Recording("order", sent, line["output"])).output == "valid"
+    assert Judge([TOOL]).judge_call(Recording("order", sent, line["output"])).output == "valid"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_what_is_wrong_stays_wrong(call):
     assert recorder.written + recorder.withheld == 1
     for line in lines:
         again = Recording(line["tool"], line["arguments"], line.get("output", UNSET), line.get("is_error"))
-        before, after = Judge([TOOL]).judge(call), Judge([TOOL]).judge(again)
+        before, after = Judge([TOOL]).judge_call(call), Judge([TOOL]).judge_call(again)
         assert (before.refusal and before.refusal.code) == (after.refusal and after.refusal.code)
         assert before.output == after.output
         assert "Mia" not in json.dumps(line)
@@ -312,16 +314,16 @@ def test_results_of_content_blocks_are_sampled(output, schema):
 def test_a_value_is_kept_only_if_it_is_the_schemas_own(value, other):
     """Only a value equal to the schema's, of its type, is a word of the schema."""
     made = Pseudonyms(KEY)
-    assert made.value(value, compile_schema({"const": value})) is value
+    assert made.replace_value(value, compile_schema({"const": value})) is value
     if not isinstance(value, bool) and value != 1:
-        assert made.value(value, compile_schema({"const": other})) != value
-        assert made.value(value, compile_schema({"enum": [other]})) != value
+        assert made.replace_value(value, compile_schema({"const": other})) != value
+        assert made.replace_value(value, compile_schema({"enum": [other]})) != value
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_no_number_of_json_stays(number):
     """Infinity and NaN say nothing about anybody."""
-    assert repr(Pseudonyms(KEY).value(number)) == repr(number)
+    assert repr(Pseudonyms(KEY).replace_value(number)) == repr(number)
 
 
 def test_what_nests_too_deep_is_left_out():
@@ -329,7 +331,7 @@ def test_what_nests_too_deep_is_left_out():
     value = "Ada Lovelace"
     for _ in range(100):
         value = [value]
-    assert "Ada" not in json.dumps(Pseudonyms(KEY).value(value))
+    assert "Ada" not in json.dumps(Pseudonyms(KEY).replace_value(value))
 
 
 def test_names_that_nobody_declared_are_replaced():
@@ -385,9 +387,9 @@ def test_a_sample_is_a_recording(tmp_path):
     call = Recording("order", GOOD, {"items": {}}, run="r", truth=None, contract="order@1", stop_reason="stop")
     path = tmp_path / "sample.jsonl"
     with path.open("wb") as file:
-        Recorder(file.write, key=KEY, share=1.0, contracts=[TOOL]).record(call)
+        Recorder(file.write, key=KEY, share=1.0, contracts=[TOOL]).record_call(call)
     with Source(str(path)) as source:
-        (found,) = source.recordings()
+        (found,) = source.read_recordings()
     assert (found.tool, found.truth, found.stop_reason) == ("order", None, "stop")
 
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.replay.recording import Recording, Unread
-from pokayoke.replay.score.charts import bar, gauge
+from pokayoke.replay.recording import Recording, UnreadRecord
+from pokayoke.replay.score.charts import draw_bar, draw_gauge
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.score.html_report import html_report, percent
+from pokayoke.replay.score.html_report import format_percent, html_report
 from pokayoke.replay.score.scorer import Scorer
-from pokayoke.replay.score.summary import Set, summary
+from pokayoke.replay.score.summary import ContractSet, build_summary
 
 EVIL = [
     "<script>document.title='executed'</script>",
@@ -42,7 +42,7 @@ def page_of(texts, compare=True):
     }
     tools = [Contract.from_schema("t", schema, output_schema={"type": "object"}, description=texts[0])]
     judges = [Judge(tools), Judge([Contract.from_schema("t", {}, output_schema="text")])][: 1 + compare]
-    calls = [Unread(1, texts[0])]
+    calls = [UnreadRecord(1, texts[0])]
     for line, text in enumerate(texts, 1):
         calls += [
             Recording("t", text, text, line=line),
@@ -50,9 +50,9 @@ def page_of(texts, compare=True):
             Recording(text, {text: text}, f"Error: {text}", line=line),
             Recording("t", {}, f"{text} error", truth={"q": text}, line=line),
         ]
-    score = Scorer(judges).score(calls)
-    sets = [Set(text, judge) for text, judge in zip(texts * 2, judges, strict=False)]
-    return html_report(summary(score, [texts[0]], sets))
+    score = Scorer(judges).score_recordings(calls)
+    sets = [ContractSet(text, judge) for text, judge in zip(texts * 2, judges, strict=False)]
+    return html_report(build_summary(score, [texts[0]], sets))
 
 
 TAGS = {"html", "head", "meta", "link", "title", "style", "body", "main", "h1", "h2", "h3", "p", "code", "div", "span", "b", "svg", "circle",
@@ -128,10 +128,10 @@ def test_the_page_says_what_the_score_says():
         Contract.from_schema("never", {}),
     ]
     judge = Judge(tools)
-    score = Scorer([judge]).score(
-        [Recording("t", {"q": 1}, "Error: gone 5"), Recording("t", {"q": "x"}, "fine"), Unread(7, "cut")]
+    score = Scorer([judge]).score_recordings(
+        [Recording("t", {"q": 1}, "Error: gone 5"), Recording("t", {"q": "x"}, "fine"), UnreadRecord(7, "cut")]
     )
-    text = "".join(check(html_report(summary(score, ["f.jsonl"], [Set("c.yaml", judge)]))).text)
+    text = "".join(check(html_report(build_summary(score, ["f.jsonl"], [ContractSet("c.yaml", judge)]))).text)
     for part in ("Replay of 2 calls", "f.jsonl", "c.yaml", "1 record could not be read", "100.0 %", "needs a truth", "1 of 2", "Never called: never@1",
                  "wrong_type 1", "Error: gone #", "f.jsonl:7", "cut", "t@1"):  # fmt: skip
         assert part in text, part
@@ -142,24 +142,24 @@ def test_the_page_says_what_the_score_says():
 )
 def test_a_share_is_never_rounded_to_all_or_nothing(share, shown):
     """100 % means all and 0 % means none."""
-    assert percent(share) == shown
+    assert format_percent(share) == shown
 
 
 def test_charts_show_what_is_little():
     """A part of one in a million is still drawn, an empty one is not, and a bar of nothing does not divide by zero."""
-    drawn = bar([("many", 1_000_000, "good"), ("one", 1, "bad"), ("none", 0, "warn")])
+    drawn = draw_bar([("many", 1_000_000, "good"), ("one", 1, "bad"), ("none", 0, "warn")])
     assert drawn.count("<rect") == 2
     assert 'aria-label="many 1,000,000, one 1"' in drawn
-    assert bar([]).count("<rect") == 0
-    assert 'class="none"' in gauge(None, "good")
-    assert "276.46" in gauge(1.0, "good")
+    assert draw_bar([]).count("<rect") == 0
+    assert 'class="none"' in draw_gauge(None, "good")
+    assert "276.46" in draw_gauge(1.0, "good")
 
 
 def test_long_reports_stay_readable():
     """Beyond 300 tools the page says how many there are and where the rest is."""
     judge = Judge([Contract.from_schema(f"t{n}", {}) for n in range(310)])
-    score = Scorer([judge]).score([Recording(f"t{n}", {}, "x") for n in range(310)])
-    assert "The first 300 of 310" in html_report(summary(score, ["f"], [Set("c", judge)]))
+    score = Scorer([judge]).score_recordings([Recording(f"t{n}", {}, "x") for n in range(310)])
+    assert "The first 300 of 310" in html_report(build_summary(score, ["f"], [ContractSet("c", judge)]))
 
 
 @pytest.fixture(scope="module")

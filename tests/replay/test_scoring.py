@@ -20,13 +20,13 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.errors import ConfigurationError, PokayokeError
-from pokayoke.replay.learn.stated_failures import error_prefix, mentions_error, stated_failure
+from pokayoke.replay.learn.stated_failures import error_prefix, has_error_word, stated_failure
 from pokayoke.replay.readers import Source
-from pokayoke.replay.recording import Recording, Unread
-from pokayoke.replay.score.counts import MOST_NAMES, MOST_TOOLS, OTHERS, Tally, ToolTally, count, rates
+from pokayoke.replay.recording import Recording, UnreadRecord
+from pokayoke.replay.score.counts import MOST_NAMES, MOST_TOOLS, OTHERS, Tally, ToolTally, add_count, compute_rates
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.score.scorer import Scorer, fields_of
-from pokayoke.replay.score.summary import Set, is_clean, summary
+from pokayoke.replay.score.scorer import Scorer, declared_fields
+from pokayoke.replay.score.summary import ContractSet, build_summary, is_clean
 from pokayoke.replay.score.workers import Replay, default_jobs
 
 ORDER = {
@@ -61,7 +61,7 @@ GOOD = {"sku": "S1", "amount": 2}
 
 def scored(*calls, sets=None, policy=None):
     judges = [Judge(one, policy) for one in sets or [contracts()]]
-    return Scorer(judges).score(calls)
+    return Scorer(judges).score_recordings(calls)
 
 
 def of(score, name, index=0):
@@ -69,7 +69,7 @@ def of(score, name, index=0):
 
 
 def share(tally, name):
-    return {rate.name: rate.share for rate in rates(tally)}[name]
+    return {rate.name: rate.share for rate in compute_rates(tally)}[name]
 
 
 # -- the four rates --------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_the_four_rates():
 def test_what_needs_a_truth_says_so():
     """Without a truth three rates are None, not 0 and not 1, and parse success stands."""
     tally = of(scored(Recording("create_order", GOOD), Recording("create_order", '{"sku": 1}')), "create_order@1")
-    missing = {rate.name for rate in rates(tally) if rate.share is None}
+    missing = {rate.name for rate in compute_rates(tally) if rate.share is None}
     assert missing == {"correction success", "refusal accuracy", "refusal recall", "wrong-call rate", "output validity"}
     assert share(tally, "parse success") == 1.0
     assert tally.refused == 1
@@ -153,7 +153,7 @@ def guard():
 @pytest.mark.parametrize("name", ["create_order", "find", "ping", "Create-Order", "functions.find", "delete"])
 def test_replay_decides_as_the_guard(name, text, guard):
     """A recorded call is judged as `run.check` judges it: decision, arguments, corrections, first finding."""
-    found = Judge(contracts()).judge(Recording(name, text))
+    found = Judge(contracts()).judge_call(Recording(name, text))
     verdict = guard.run("r").check(pokayoke.ToolCall("1", name, text))
     assert (found.refusal is None) == verdict.ok
     assert found.corrections == verdict.corrections
@@ -166,7 +166,7 @@ def test_replay_decides_as_the_guard(name, text, guard):
 
 def test_a_cut_message_is_refused():
     """A stop reason that proves a cut refuses the call, as in the guard."""
-    found = Judge(contracts()).judge(Recording("create_order", json.dumps(GOOD), stop_reason="length"))
+    found = Judge(contracts()).judge_call(Recording("create_order", json.dumps(GOOD), stop_reason="length"))
     assert found.refusal is not None
     assert not found.readable
 
@@ -174,7 +174,7 @@ def test_a_cut_message_is_refused():
 def test_roles_are_left_out():
     """Who called is not in a recording: a tool for one role, or denied by policy, is scored by its arguments."""
     policy = Policy(access=AccessPolicy(deny=("create_order",)))
-    found = Judge(contracts(roles=("buyer",)), policy).judge(Recording("create_order", GOOD))
+    found = Judge(contracts(roles=("buyer",)), policy).judge_call(Recording("create_order", GOOD))
     assert found.refusal is None
 
 
@@ -182,8 +182,8 @@ def test_paths_are_judged():
     """A path that climbs out of its root is refused in replay too."""
     schema = {"type": "object", "properties": {"file": {"type": "string"}}}
     tool = Contract.from_schema("read_file", schema, effect="read", paths={"file": ("/srv/data",)})
-    assert Judge([tool]).judge(Recording("read_file", {"file": "../../etc/passwd"})).refusal is not None
-    assert Judge([tool]).judge(Recording("read_file", {"file": "notes.txt"})).refusal is None
+    assert Judge([tool]).judge_call(Recording("read_file", {"file": "../../etc/passwd"})).refusal is not None
+    assert Judge([tool]).judge_call(Recording("read_file", {"file": "notes.txt"})).refusal is None
 
 
 def test_hidden_values_are_not_held_against_a_call():
@@ -223,7 +223,7 @@ def test_what_an_answer_is(tool, output, is_error, verdict):
     """An answer is valid, invalid, a failure of the tool, unchecked or absent; the recording's own flag counts most."""
     assert (
         Judge(contracts())
-        .judge(Recording(tool, GOOD if tool == "create_order" else {"q": "x"}, output, is_error))
+        .judge_call(Recording(tool, GOOD if tool == "create_order" else {"q": "x"}, output, is_error))
         .output
         == verdict
     )
@@ -238,9 +238,9 @@ def test_an_answer_that_is_known_to_be_invalid_only(contract, verdict):
     fault = Finding("wrong_type", "/id", "tool", "/id: expected string, got 7")
     call = Recording("create_order", GOOD, contract=contract, fault=fault)
     tally = of(scored(call), "create_order@1")
-    assert Judge(contracts()).judge(call).output == verdict
+    assert Judge(contracts()).judge_call(call).output == verdict
     assert (tally.outputs, tally.faults) == ((1, {"wrong_type": 1}) if verdict == "invalid" else (0, {}))
-    assert Judge([]).judge(call).output == "absent"
+    assert Judge([]).judge_call(call).output == "absent"
 
 
 def test_failures_that_pass_as_data_are_counted():
@@ -254,9 +254,9 @@ def test_answers_of_our_own_trace_are_out_of_their_envelope():
     """A trace holds the value inside the envelope; it is not unwrapped a second time."""
     wrapped = contracts(envelope=pokayoke.core.contract.contract.Envelope(ok="/ok", data="/data"))[:1]
     judge = Judge(wrapped)
-    assert judge.judge(Recording("create_order", GOOD, {"id": "7"}, contract="create_order@1")).output == "valid"
-    assert judge.judge(Recording("create_order", GOOD, {"ok": True, "data": {"id": "7"}})).output == "valid"
-    assert judge.judge(Recording("create_order", GOOD, {"id": "7"})).output == "failed"
+    assert judge.judge_call(Recording("create_order", GOOD, {"id": "7"}, contract="create_order@1")).output == "valid"
+    assert judge.judge_call(Recording("create_order", GOOD, {"ok": True, "data": {"id": "7"}})).output == "valid"
+    assert judge.judge_call(Recording("create_order", GOOD, {"id": "7"})).output == "failed"
 
 
 @pytest.mark.parametrize(
@@ -307,9 +307,9 @@ def test_what_states_no_failure(text):
 
 def test_mentions_are_a_guess_of_their_own():
     """An answer that speaks of errors is marked for people, and not counted as a failure."""
-    assert mentions_error('{"title": "Platform Error"}')
-    assert mentions_error({"log": ["no exceptions"]})
-    assert not mentions_error("terrors of the deep")
+    assert has_error_word('{"title": "Platform Error"}')
+    assert has_error_word({"log": ["no exceptions"]})
+    assert not has_error_word("terrors of the deep")
     tally = of(scored(Recording("find", {"q": "x"}, "No error found")), "find@2")
     assert (tally.valid, tally.mentions, tally.failed) == (1, 1, 0)
     assert error_prefix("Error: x") == "Error:"
@@ -347,7 +347,7 @@ def test_refusals_beside_what_the_tool_said():
 
 def test_coverage_counts_declared_fields():
     """Fields are those of the schema, nested ones too; only what was sent is seen."""
-    assert set(fields_of(ORDER)) == {"/sku", "/amount", "/lines", "/lines/*/note"}
+    assert set(declared_fields(ORDER)) == {"/sku", "/amount", "/lines", "/lines/*/note"}
     score = scored(Recording("create_order", {**GOOD, "lines": [{"note": "x"}, {"other": 1}]}))
     assert of(score, "create_order@1").fields == {"/sku", "/amount", "/lines", "/lines/*/note"}
 
@@ -372,7 +372,7 @@ def test_what_a_tool_said_is_counted_without_secrets(secret):
     """The words of failures, in all that is shown, hold no secret, and digits do not tell them apart."""
     said = [f"Error: attempt {number} with {secret} was refused" for number in range(3)]
     score = scored(*(Recording("create_order", GOOD, text) for text in said))
-    shown = summary(score, ["calls"], [Set("x", Judge(contracts()))])
+    shown = build_summary(score, ["calls"], [ContractSet("x", Judge(contracts()))])
     ((words, number),) = shown["contracts"][0]["tools"][0]["errors"].items()
     assert (number, words.startswith("Error: attempt # with")) == (3, True)
     assert secret.split("=")[-1][-8:] not in str(shown)
@@ -383,13 +383,13 @@ def test_counts_are_bounded():
     """Endless codes and tools are counted together beyond the first ones."""
     counts = {}
     for number in range(MOST_NAMES + 50):
-        count(counts, str(number))
+        add_count(counts, str(number))
     assert counts[OTHERS] == 50
     tally = Tally()
     for number in range(MOST_TOOLS + 50):
-        tally.of(str(number)).calls += 1
+        tally.for_tool(str(number)).calls += 1
     assert tally.tools[OTHERS].calls == 50
-    assert tally.whole().calls == MOST_TOOLS + 50
+    assert tally.sum_tools().calls == MOST_TOOLS + 50
 
 
 def test_differences_of_two_sets():
@@ -399,7 +399,7 @@ def test_differences_of_two_sets():
         Recording("create_order", {"sku": "S"}, {"id": 5}),
         Recording("create_order", GOOD, {"id": "5"}),
         Recording("ping", {}),
-        Unread(9, "cut"),
+        UnreadRecord(9, "cut"),
         sets=[contracts(), other],
     )
     assert score.changes == {
@@ -458,7 +458,7 @@ def replayed(path, jobs):
     with Replay([Judge(contracts())], jobs=jobs) as work:
         told = []
         with Source(path) as source:
-            work.add(source, lambda read, calls: told.append((read, calls)))
+            work.score_source(source, lambda read, calls: told.append((read, calls)))
     return work.score, told
 
 
@@ -498,7 +498,7 @@ def test_a_damaged_file_ends_the_work(tmp_path):
         Replay([Judge(contracts())], jobs=2) as work,
         Source(str(tmp_path / "r.gz")) as source,
     ):
-        work.add(source)
+        work.score_source(source)
 
 
 def test_an_error_leaves_no_thread_behind():
@@ -519,7 +519,7 @@ def test_a_process_that_is_ended_is_an_error(tmp_path):
             os.kill(pid, signal.SIGKILL)
 
     with work, Source(path) as source, pytest.raises(PokayokeError, match="--jobs 1"):
-        work.add(source, kill)
+        work.score_source(source, kill)
 
 
 FOR_EVER = """
@@ -574,8 +574,8 @@ def test_a_summary_says_everything_once(tmp_path):
     with Replay([judge]) as work:
         for name in (path, path):
             with Source(name) as source:
-                work.add(source)
-    shown = summary(work.score, [path, path], [Set("v1", judge)])
+                work.score_source(source)
+    shown = build_summary(work.score, [path, path], [ContractSet("v1", judge)])
     assert json.loads(json.dumps(shown)) == shown
     (one,) = shown["contracts"]
     assert shown["calls"] == 402
@@ -586,8 +586,8 @@ def test_a_summary_says_everything_once(tmp_path):
     assert not is_clean(shown)
     clean = write(tmp_path / "c.jsonl", [{"tool": "find", "arguments": {"q": "x"}, "output": "y"}])
     with Replay([judge]) as work, Source(clean) as source:
-        work.add(source)
-    assert is_clean(summary(work.score, [clean], [Set("v1", judge)]))
+        work.score_source(source)
+    assert is_clean(build_summary(work.score, [clean], [ContractSet("v1", judge)]))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)), max_size=20))

@@ -11,15 +11,15 @@ import pytest
 
 import pokayoke
 from pokayoke.core.policy import AlertPolicy, TracePolicy
-from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.guard.alerts import Alerts
 from pokayoke.runtime.trace.trace import Trace
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 
 
 def output(status="ok", tool="get", ts=1000.0):
-    return [Seen(tool, status == "ok", ts, run_id="run_1")]
+    return [OutputObservation(tool, status == "ok", ts, run_id="run_1")]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_spike_is_told_once(trace, written):
     told = []
     alerts = Alerts(trace.record, AlertPolicy(), told.append)
     for number in range(10):
-        alerts.take(output("degraded", ts=1000.0 + number))
+        alerts.take_outputs(output("degraded", ts=1000.0 + number))
     assert [(alert.tool, alert.in_a_row, alert.run_id) for alert in told] == [("get", 3, "run_1")]
     assert written() == [
         {
@@ -65,7 +65,7 @@ def test_a_spike_needs_no_callback(trace, written):
     """Without `on_alert` the event is written all the same."""
     alerts = Alerts(trace.record, AlertPolicy())
     for _ in range(3):
-        alerts.take(output("invalid_output"))
+        alerts.take_outputs(output("invalid_output"))
     assert len(written()) == 1
 
 
@@ -74,10 +74,10 @@ def test_each_tool_has_its_own_spike(trace):
     told = []
     alerts = Alerts(trace.record, AlertPolicy(), told.append)
     for _ in range(2):
-        alerts.take(output("degraded", "a"))
-        alerts.take(output("degraded", "b"))
+        alerts.take_outputs(output("degraded", "a"))
+        alerts.take_outputs(output("degraded", "b"))
     assert told == []
-    alerts.take(output("degraded", "b"))
+    alerts.take_outputs(output("degraded", "b"))
     assert [alert.tool for alert in told] == ["b"]
 
 
@@ -86,14 +86,14 @@ def test_the_option_switches_it_off_and_on(trace):
     told = []
     alerts = Alerts(trace.record, AlertPolicy(invalid_output_spike=False), told.append)
     for _ in range(3):
-        alerts.take(output("degraded"))
-    alerts.use(AlertPolicy())
-    alerts.use(AlertPolicy())
+        alerts.take_outputs(output("degraded"))
+    alerts.apply_policy(AlertPolicy())
+    alerts.apply_policy(AlertPolicy())
     for _ in range(3):
-        alerts.take(output("degraded"))
-    alerts.use(AlertPolicy(invalid_output_spike=False))
+        alerts.take_outputs(output("degraded"))
+    alerts.apply_policy(AlertPolicy(invalid_output_spike=False))
     for _ in range(3):
-        alerts.take(output("degraded", "b"))
+        alerts.take_outputs(output("degraded", "b"))
     assert len(told) == 1
 
 
@@ -106,7 +106,7 @@ def test_a_callback_that_raises_is_written_down(trace, written):
     alerts = Alerts(trace.record, AlertPolicy(), broken)
     for tool in ("a", "b"):
         for _ in range(3):
-            alerts.take(output("degraded", tool))
+            alerts.take_outputs(output("degraded", tool))
     assert [event["reason"] for event in written()] == [
         "the last 3 outputs of a broke its contract",
         "on_alert raised ValueError",
@@ -129,7 +129,7 @@ def test_the_tools_it_remembers_are_bounded(trace):
     """A catalogue that changes all the time does not fill the memory; the oldest tool is forgotten first."""
     alerts = Alerts(trace.record, AlertPolicy())
     for number in range(1_500):
-        alerts.take(output(tool=f"t{number}"))
+        alerts.take_outputs(output(tool=f"t{number}"))
     assert len(alerts._tools) == 1_000
     assert "t1499" in alerts._tools
     assert "t0" not in alerts._tools
@@ -185,7 +185,7 @@ def test_threads_count_one_after_the_other(trace):
             counted.append(valid)
 
     alerts._tools["get"] = Probe()
-    threads = [threading.Thread(target=lambda: [alerts.take(output()) for _ in range(10)]) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: [alerts.take_outputs(output()) for _ in range(10)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -202,7 +202,7 @@ def test_a_forked_child_has_a_lock_of_its_own(trace):
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
         child = os.fork()
         if child == 0:
-            alerts.take(output())
+            alerts.take_outputs(output())
             os._exit(7)
     gc.enable()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
@@ -213,7 +213,7 @@ def test_an_alert_that_ends_in_system_exit_costs_no_write_its_record(driver):
     states = []
 
     def on_alert(alert):
-        states.extend(record.state for record in guard.store.records(Query()))
+        states.extend(record.state for record in guard.store.records(RecordQuery()))
         raise SystemExit(3)
 
     answers = iter(["invalid"] * 3)
@@ -225,8 +225,8 @@ def test_an_alert_that_ends_in_system_exit_costs_no_write_its_record(driver):
     )
     guard = pokayoke.Guard([look, pay], on_alert=on_alert, config={"safe_mode": {"kill_switch": False}})
     for number in range(3):
-        guard.switchboard.note(Seen("look", False, guard.clock.now(), run_id=f"r{number}"))
+        guard.switchboard.count_invalid(OutputObservation("look", False, guard.clock.now(), run_id=f"r{number}"))
     run = guard.run("r")
     assert driver.call(run, pokayoke.ToolCall("c", "pay", {})).status == "ok"
     assert states == ["completed"]
-    assert guard.store.records(Query())[0].state == "completed"
+    assert guard.store.records(RecordQuery())[0].state == "completed"

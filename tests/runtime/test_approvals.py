@@ -8,9 +8,9 @@ from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.state.run_state import Taint, latch
 from pokayoke.errors import StoreError
-from pokayoke.runtime.approvals.approvals import Approvals, reviewing
+from pokayoke.runtime.approvals.approvals import Approvals, review_operation
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.operations import Need
+from pokayoke.stores.operations import ReadSet
 from pokayoke.testing import FailingStore, FrozenClock
 
 TRANSFER = {
@@ -270,9 +270,9 @@ def test_consent_to_a_latch_that_is_open_changes_nothing_else(latched, clock):
 
 def test_a_review_keeps_everybody_else_away_from_its_run():
     """The act changes question and run, so a store has to hold both; one that looks only is held for looking."""
-    act = reviewing(question(kind="output"), by="ann", reason="", now=1.0)
-    assert act.need == Need(approval="rv-1", run="r1", keeps_run=False)
-    assert reviewing(question(), by="ann", reason="", now=1.0).need == Need(approval="ap-1")
+    act = review_operation(question(kind="output"), by="ann", reason="", now=1.0)
+    assert act.need == ReadSet(approval="rv-1", run="r1", keeps_run=False)
+    assert review_operation(question(), by="ann", reason="", now=1.0).need == ReadSet(approval="ap-1")
 
 
 @pytest.mark.parametrize(

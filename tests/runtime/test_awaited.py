@@ -7,14 +7,14 @@ import pytest
 
 import pokayoke
 from pokayoke.core.flow.steps import Raised, Returned, TimedOut
-from pokayoke.runtime.driver.asynchronous import awaited_here
+from pokayoke.runtime.driver.asynchronous import await_in_current_task
 
 LONG = 30.0
 
 
 def reaction(tool, limit=LONG):
     """What a tool comes to in an event loop of its own."""
-    return asyncio.run(awaited_here(tool, limit))
+    return asyncio.run(await_in_current_task(tool, limit))
 
 
 async def never_waits():
@@ -130,7 +130,7 @@ def test_a_cancelled_caller_stays_cancelled():
             raise
 
     async def main():
-        task = asyncio.ensure_future(awaited_here(tool, LONG))
+        task = asyncio.ensure_future(await_in_current_task(tool, LONG))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -151,7 +151,7 @@ def test_a_caller_that_is_dropped_closes_the_tool():
             closed.append(True)
 
     async def main():
-        pending = awaited_here(tool, LONG)
+        pending = await_in_current_task(tool, LONG)
         pending.send(None)
         pending.close()
 

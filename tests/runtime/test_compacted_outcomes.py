@@ -8,7 +8,7 @@ import pytest
 
 import pokayoke
 from pokayoke.core.context import Facts, OpenEffect, Refusal
-from pokayoke.runtime.run.compaction import facts_of
+from pokayoke.runtime.run.compaction import collect_facts
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import ScriptedModel, ask
 
@@ -173,21 +173,21 @@ def test_facts_of_a_run():
     store = MemoryStore()
     guard = pokayoke.Guard([refund, closed, find], store=store)
     with guard.run("r") as run:
-        assert facts_of(run) == Facts()
+        assert collect_facts(run) == Facts()
         for number, (tool, arguments) in enumerate([("refund", '{"order": "A-1"}'), ("closed", {"name": "x"})] * 2):
             run.call(pokayoke.ToolCall(f"c{number}", tool, arguments))
         run.call(pokayoke.ToolCall("f", "find", {"number": "x"}))
-        found = facts_of(run)
+        found = collect_facts(run)
         assert [(one.tool, one.state, one.about) for one in found.effects] == [
             ("refund", "in_doubt", '{"order":"A-1"}')
         ]
         assert found.refusals == (Refusal("closed", "permission_denied", '{"name":"x"}'),)
         for number in range(30):
             run.call(pokayoke.ToolCall(f"d{number}", "closed", {"name": f"{number} {'x' * 900}"}))
-        assert len(facts_of(run).refusals) == 20
-        assert max(len(one.about) for one in facts_of(run).refusals) == 200
+        assert len(collect_facts(run).refusals) == 20
+        assert max(len(one.about) for one in collect_facts(run).refusals) == 200
     again = pokayoke.Guard([refund], store=store).run("r")
-    assert facts_of(again) == Facts(effects=(OpenEffect("refund", found.effects[0].key),))
+    assert collect_facts(again) == Facts(effects=(OpenEffect("refund", found.effects[0].key),))
 
 
 def test_what_is_allowed_again_is_no_fact():
@@ -196,9 +196,9 @@ def test_what_is_allowed_again_is_no_fact():
     with guard.run("r") as run:
         calls = [pokayoke.ToolCall("p", "pay", {"order": "A-1"}), pokayoke.ToolCall("c", "closed", {"name": "x"})]
         waits, _ = run.call_batch(calls)
-        found = facts_of(run)
+        found = collect_facts(run)
         assert ([one.state for one in found.effects], len(found.refusals)) == (["pending"], 1)
         guard.approvals.approve(waits.approval, by="eve")
         run.principal = pokayoke.Principal("ada", ("admin",))
         assert [outcome.status for outcome in run.call_batch(calls)] == ["ok", "ok"]
-        assert facts_of(run) == Facts()
+        assert collect_facts(run) == Facts()

@@ -132,7 +132,7 @@ class TestDocument:
     def test_every_value_knows_its_line(self):
         """A mapping stands where its key stands; a path that is not there stands where its nearest parent does."""
         document = read_document("a:\n  b:\n    - c: 1\n      d: 2\n", name="f")
-        assert [document.at(p) for p in [("a",), ("a", "b"), ("a", "b", 0), ("a", "b", 0, "d"), ("a", "x"), ()]] == [
+        assert [document.location_of(p) for p in [("a",), ("a", "b"), ("a", "b", 0), ("a", "b", 0, "d"), ("a", "x"), ()]] == [
             "f:1", "f:2", "f:3", "f:4", "f:1", "f:1",
         ]  # fmt: skip
 
@@ -272,20 +272,20 @@ class TestPolicyFile:
         """The next look after the file has settled sees the new policy; until then the same object."""
         path.write_text("mode: enforce")
         file = PolicyFile(path)
-        assert file.current() is file.current()
+        assert file.current_policy() is file.current_policy()
         path.write_text("mode: monitor")
         self.settle()
-        assert file.current().mode == "monitor"
-        assert file.problem() is None
+        assert file.current_policy().mode == "monitor"
+        assert file.take_problem() is None
 
     def test_a_file_touched_without_a_change_is_the_same_policy(self, path):
         """Only content counts: the policy stays the same object."""
         path.write_text("mode: enforce")
         file = PolicyFile(path)
-        before = file.current()
+        before = file.current_policy()
         os.utime(path, (1, 1))
         self.settle()
-        assert file.current() is before
+        assert file.current_policy() is before
 
     @pytest.mark.parametrize("bad", ["mode: enf", "", "mode: [", None])
     def test_a_bad_file_leaves_the_old_policy_and_says_why_once(self, path, bad):
@@ -296,15 +296,15 @@ class TestPolicyFile:
             path.unlink()
         else:
             path.write_text(bad)
-        file.current()
+        file.current_policy()
         self.settle()
-        assert file.current().mode == "monitor"
-        assert str(path) in file.problem()
-        assert file.current().mode == "monitor"
-        assert file.problem() is None
+        assert file.current_policy().mode == "monitor"
+        assert str(path) in file.take_problem()
+        assert file.current_policy().mode == "monitor"
+        assert file.take_problem() is None
         path.write_text("mode: enforce")
         self.settle()
-        assert file.current().mode == "enforce"
+        assert file.current_policy().mode == "enforce"
 
     def test_a_fresh_change_waits(self, path, monkeypatch):
         """A file that changed a moment ago may be half-written, and is not read yet."""
@@ -312,7 +312,7 @@ class TestPolicyFile:
         file = PolicyFile(path)
         monkeypatch.setattr(config_module, "_QUIET", 30.0)
         path.write_text("mode: enforce\n")
-        assert file.current().budgets.calls == 1
+        assert file.current_policy().budgets.calls == 1
 
     def test_a_clock_ahead_of_ours_only_delays(self, path):
         """With file times in the future, standing still for a while is enough."""
@@ -321,9 +321,9 @@ class TestPolicyFile:
         path.write_text("mode: monitor")
         later = time.time() + 3_600
         os.utime(path, (later, later))
-        assert file.current().mode == "enforce"
+        assert file.current_policy().mode == "enforce"
         self.settle()
-        assert file.current().mode == "monitor"
+        assert file.current_policy().mode == "monitor"
 
     def test_a_change_while_reading_is_looked_at_again(self, path, monkeypatch):
         """What was read while the file changed is not used."""
@@ -331,19 +331,19 @@ class TestPolicyFile:
         file = PolicyFile(path)
         path.write_text("mode: monitor")
         self.settle()
-        real = config_module._read
+        real = config_module._read_file
 
         def overtaken(*where):
             data = real(*where)
             path.write_text("mode: enforce # again")
             return data
 
-        monkeypatch.setattr(config_module, "_read", overtaken)
-        assert file.current().mode == "enforce"
-        monkeypatch.setattr(config_module, "_read", real)
+        monkeypatch.setattr(config_module, "_read_file", overtaken)
+        assert file.current_policy().mode == "enforce"
+        monkeypatch.setattr(config_module, "_read_file", real)
         self.settle()
-        assert file.current().mode == "enforce"
-        assert file.problem() is None
+        assert file.current_policy().mode == "enforce"
+        assert file.take_problem() is None
 
     def test_reload_does_not_wait_and_raises(self, path):
         """Who reloads on purpose gets the new policy or the reason at once."""
@@ -354,7 +354,7 @@ class TestPolicyFile:
         path.write_text("mode: x")
         with pytest.raises(PolicyError):
             file.reload()
-        assert file.current().mode == "monitor"
+        assert file.current_policy().mode == "monitor"
 
     @pytest.mark.parametrize(
         ("whole", "torn"),
@@ -372,11 +372,11 @@ class TestPolicyFile:
         file = PolicyFile(path)
         path.write_text(torn)
         self.settle()
-        assert file.current().mode == "monitor"
-        assert "half-written" in file.problem()
+        assert file.current_policy().mode == "monitor"
+        assert "half-written" in file.take_problem()
         path.write_text(whole)
         self.settle()
-        assert file.current().budgets.calls == 5
+        assert file.current_policy().budgets.calls == 5
 
     def test_only_one_thread_reads(self, path):
         """While one thread reloads, the others go on with the old policy instead of waiting."""
@@ -385,8 +385,8 @@ class TestPolicyFile:
         path.write_text("mode: monitor")
         self.settle()
         with file._lock:
-            assert file.current().mode == "enforce"
-        assert file.current().mode == "monitor"
+            assert file.current_policy().mode == "enforce"
+        assert file.current_policy().mode == "monitor"
 
     def test_a_wrong_file_at_the_start_is_an_error(self, path):
         """A program does not start with a configuration it cannot read."""
@@ -482,10 +482,10 @@ def test_reading_while_writing_sees_whole_versions_only(path, monkeypatch):
     writer.start()
     seen = set()
     while not done.is_set():
-        budgets = file.current().budgets
+        budgets = file.current_policy().budgets
         seen.add((budgets.calls, budgets.rounds))
     writer.join()
     time.sleep(0.05)
-    budgets = file.current().budgets
+    budgets = file.current_policy().budgets
     assert (budgets.calls, budgets.rounds) == (39, 39)
     assert all(calls == rounds for calls, rounds in seen)

@@ -10,16 +10,16 @@ import time
 import pytest
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolCall, open_store, this_effect
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.ledger.transitions import Resolution, Settlement
 from pokayoke.core.policy import RetryPolicy
-from pokayoke.core.state.run_state import worsen
+from pokayoke.core.state.run_state import step_down_to
 from pokayoke.errors import UsageError
 from pokayoke.runtime.driver import sync as driving
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.base import Query
-from pokayoke.stores.operations import settling
-from pokayoke.stores.values import Flip
+from pokayoke.stores.base import RecordQuery
+from pokayoke.stores.operations import settle_operation
+from pokayoke.stores.values import SwitchCommand
 from pokayoke.testing import Crash, FailingStore, FrozenClock, crash_at, run_script
 
 ORDER = {"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}
@@ -70,7 +70,7 @@ class Place:
     @property
     def record(self):
         """The one record of the ledger."""
-        (found,) = self.store.records(Query())
+        (found,) = self.store.records(RecordQuery())
         return self.store.record(found.key)
 
     def die(self):
@@ -82,7 +82,7 @@ class Place:
 @pytest.fixture
 def place(monkeypatch):
     made = Place()
-    monkeypatch.setattr(driving, "owner", lambda: made.process)
+    monkeypatch.setattr(driving, "current_owner", lambda: made.process)
     monkeypatch.setattr(driving, "is_dead", lambda name: name in made.dead)
     return made
 
@@ -292,7 +292,7 @@ def test_an_asynchronous_lookup(place, driver, found):
 
 
 def opens_switch(place, run):
-    place.store.flip(Flip("order", "open", "ann", "stop", place.clock.now()))
+    place.store.flip(SwitchCommand("order", "open", "ann", "stop", place.clock.now()))
 
 
 def taints_run(place, run):
@@ -300,7 +300,7 @@ def taints_run(place, run):
 
 
 def stops_run(place, run):
-    place.store.change_run("r", lambda state: worsen(state, "safe_mode", "kill_switch"))
+    place.store.change_run("r", lambda state: step_down_to(state, "safe_mode", "kill_switch"))
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_writes_that_are_turned_off_while_the_target_is_asked(place, driver, hap
     assert (place.record.state, place.record.attempt) == ("in_doubt", 1)
     place.found = NOT_FOUND
     other = place.guard({**KEYED, "sources": ()}).run("r")
-    place.store.flip(Flip("order", "closed", "ann", "go on", place.clock.now()))
+    place.store.flip(SwitchCommand("order", "closed", "ann", "go on", place.clock.now()))
     place.store.change_run("r", lambda state: state.__class__("r"))
     assert driver.call(other, order("c3")).ok
 
@@ -590,7 +590,7 @@ def test_a_try_after_a_question_says_nothing_of_an_execution_before_it(place, dr
 
     def invoke(arguments):
         if never:
-            raise NotBegun("the framework goes another way")
+            raise ToolNotStarted("the framework goes another way")
         return place.order(**arguments)
 
     place.act = act
@@ -707,7 +707,7 @@ def test_what_was_stopped_is_not_tried_again(place, driver, how):
 
     def stop():
         if how == "switch":
-            place.store.flip(Flip("*", "open", "ann", "incident", place.clock.now()))
+            place.store.flip(SwitchCommand("*", "open", "ann", "incident", place.clock.now()))
         else:
             run.stop()
 
@@ -720,7 +720,9 @@ def test_what_was_stopped_is_not_tried_again(place, driver, how):
 
 def test_a_read_is_tried_again_under_an_open_switch(place, driver):
     """A kill switch stops writes, and the retries of writes; a read goes on."""
-    run = busy_once(place, lambda: place.store.flip(Flip("*", "open", "ann", "x", place.clock.now())), effect="read")
+    run = busy_once(
+        place, lambda: place.store.flip(SwitchCommand("*", "open", "ann", "x", place.clock.now())), effect="read"
+    )
     assert (driver.call(run, order()).status, len(place.effects)) == ("ok", 2)
 
 
@@ -734,9 +736,9 @@ class Shared(MemoryStore):
 
     def settle_on(self, conn, settlement):
         """Decide now, write at the commit, as a transaction does."""
-        act = settling(settlement)
-        changes, settled = act.decide(self._read(act.need))
-        conn.append(lambda: self._write(changes))
+        act = settle_operation(settlement)
+        changes, settled = act.decide(self._read_rows(act.need))
+        conn.append(lambda: self._apply_writes(changes))
         return settled.accepted
 
 
@@ -994,7 +996,7 @@ class Interrupted(MemoryStore):
 
 def consistent(place, store, effects):
     """Whatever was interrupted: nothing is lost, and the next caller ends in one effect or in an honest doubt."""
-    records = store.records(Query())
+    records = store.records(RecordQuery())
     assert len(effects) <= 1
     assert not effects or records
     place.clock.advance(41)

@@ -7,7 +7,7 @@ import pytest
 from pokayoke import Contract, Envelope, Guard, ToolCall, ToolError, this_effect
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.stores import MemoryStore
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 from pokayoke.testing import FrozenClock
 
 PAY = {
@@ -192,7 +192,7 @@ def test_the_handler_hands_the_key_on_by_itself(bank, driver):
     run = bank.run(on_ambiguous="downstream_key", forwards_key=True, handler=forwarding)
     assert driver.call(run, pay()).status == "in_doubt"
     assert driver.call(run, pay("c2")).ok
-    (record,) = bank.store.records(Query())
+    (record,) = bank.store.records(RecordQuery())
     assert seen == [(record.key, 1), (record.key, 2)]
 
 
@@ -207,7 +207,7 @@ def test_what_the_handler_sees_of_its_write_cannot_be_changed_and_shows_no_more_
         return {"ref": "P1"}
 
     assert driver.call(bank.run(handler=curious), pay()).ok
-    (record,) = bank.store.records(Query())
+    (record,) = bank.store.records(RecordQuery())
     assert seen == [f"Effect(key={record.key!r}, attempt=1, deadline=None)"]
 
 
@@ -221,7 +221,7 @@ def test_compensating_is_never_done_by_a_call(bank, driver):
     run = bank.run(compensate=undone.append, handler=broken)
     assert driver.call(run, pay()).status == "in_doubt"
     assert driver.call(run, pay("c2")).status == "in_doubt"
-    (record,) = bank.store.records(Query())
+    (record,) = bank.store.records(RecordQuery())
     assert (undone, record.compensates) == ([], "")
     assert bank.store.record(compensation_key(record.key)) is None
 
@@ -237,7 +237,7 @@ def test_a_failure_that_the_tool_declares_is_final(bank, driver, answer, status,
     """Its word is no proof that nothing happened: the write is not tried again."""
     run = bank.run(handler=lambda **_: answer, envelope=Envelope(ok="/ok", error="/error"))
     outcome = driver.call(run, pay())
-    (record,) = bank.store.records(Query())
+    (record,) = bank.store.records(RecordQuery())
     assert (outcome.status, record.state) == (status, state)
     again = driver.call(run, pay("c2"))
     assert again.status == ("failed" if status == "failed" else "replayed")
@@ -293,7 +293,7 @@ def test_a_read_that_declares_a_failure_leaves_no_record(bank, driver):
     )  # fmt: skip
     outcome = driver.call(Guard([failing], store=bank.store).run("r"), ToolCall("c1", "crm", {}))
     assert (outcome.status, outcome.effect, codes(outcome)) == ("failed", "none", ["tool_error"])
-    assert bank.store.records(Query()) == ()
+    assert bank.store.records(RecordQuery()) == ()
 
 
 def test_a_write_that_found_no_thread_has_not_happened(bank, driver):
@@ -304,7 +304,7 @@ def test_a_write_that_found_no_thread_has_not_happened(bank, driver):
     assert (outcome.status, outcome.effect, codes(outcome)) == ("failed", "none", ["not_started"])
     for number in range(3):  # however often: what never begins uses up no attempt
         assert codes(driver.call(run, pay(f"c1{number}"))) == ["not_started"]
-    (record,) = bank.store.records(Query())
+    (record,) = bank.store.records(RecordQuery())
     assert (record.state, record.attempt, bank.paid) == ("failed_retriable", 0, [])
     run.guard.workers._max_lost = 8
     assert driver.call(run, pay("c2")).ok

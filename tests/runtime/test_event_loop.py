@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 from pokayoke.stores.memory import MemoryStore
 
 ANY = {"type": "object"}
@@ -140,7 +140,7 @@ def test_a_write_that_ends_late_in_the_event_loop_is_settled(store, cancelled):
         await heard(run)
 
     asyncio.run(main())
-    assert [record.state for record in store.records(Query())] == ["completed"]
+    assert [record.state for record in store.records(RecordQuery())] == ["completed"]
 
 
 def test_a_write_that_ends_late_is_settled_although_every_thread_hangs(store):
@@ -157,7 +157,7 @@ def test_a_write_that_ends_late_is_settled_although_every_thread_hangs(store):
 
     asyncio.run(main())
     may.set()
-    assert [record.state for record in store.records(Query())] == ["completed"]
+    assert [record.state for record in store.records(RecordQuery())] == ["completed"]
     assert store.blocking == ["settle"]
     store.blocking.clear()
 

@@ -9,7 +9,7 @@ import pytest
 
 from pokayoke import Contract, Guard, ToolCall, open_store
 from pokayoke.runtime.threads.forks import process_token
-from pokayoke.runtime.threads.worker_pool import Workers
+from pokayoke.runtime.threads.worker_pool import WorkerPool
 from pokayoke.runtime.versions.rollout import Rollout
 
 pytestmark = [
@@ -107,8 +107,8 @@ def test_a_lock_held_while_forking_does_not_hang_the_child(tmp_path):
         run.user("go on")
         opened = guard.run("another")
         called = opened.call(ToolCall("c", "look", {})).ok and run.call(ToolCall("c", "look", {})).ok
-        guard.workers.run(lambda: done.wait(5), 0.01)
-        return 0 if called and guard.workers.lost == 1 else 1
+        guard.workers.run_with_deadline(lambda: done.wait(5), 0.01)
+        return 0 if called and guard.workers.lost_count == 1 else 1
 
     thread = threading.Thread(target=busy)
     thread.start()
@@ -128,5 +128,5 @@ def test_versions_of_tools_can_be_drawn_in_a_child(tmp_path):
 
 def test_a_pool_that_nobody_uses_any_more_is_not_kept():
     """What begins anew after a fork is not held on to for that."""
-    pool = ref(Workers())
+    pool = ref(WorkerPool())
     assert pool() is None

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from pokayoke.runtime.threads.background_queue import Handoff
+from pokayoke.runtime.threads.background_queue import BackgroundQueue
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def handoff():
     made = []
 
     def make(consume, most=1_000):
-        made.append(Handoff(consume, most, "pokayoke-test"))
+        made.append(BackgroundQueue(consume, most, "pokayoke-test"))
         return made[-1]
 
     yield make
@@ -29,7 +29,7 @@ def handoff():
 @pytest.mark.parametrize("timeout", [1e10, float("inf")])
 def test_a_wait_for_ever_is_no_overflow(timeout):
     """Longer than a lock can be waited for is as long as it can."""
-    queue, may = Handoff(lambda item: may.wait(), 10, "pokayoke-test"), threading.Event()
+    queue, may = BackgroundQueue(lambda item: may.wait(), 10, "pokayoke-test"), threading.Event()
     queue.offer(1)
     threading.Timer(0.05, may.set).start()
     assert queue.flush(timeout)
@@ -132,14 +132,14 @@ def test_nothing_starts_before_the_first_item(handoff):
 def test_closing_consumes_what_waits_and_ends_the_worker():
     """After closing, everything offered before was consumed, the thread is gone, and later items are dropped."""
     seen = []
-    queue = Handoff(lambda item: (time.sleep(0.001), seen.append(item)), 1_000, "pokayoke-test")
+    queue = BackgroundQueue(lambda item: (time.sleep(0.001), seen.append(item)), 1_000, "pokayoke-test")
     for number in range(50):
         queue.offer(number)
     worker = queue._thread
     assert queue.close()
     assert not worker.is_alive()
     queue.offer(50)
-    assert (seen, queue.dropped) == (list(range(50)), 1)
+    assert (seen, queue.dropped_count) == (list(range(50)), 1)
     assert queue.close()
 
 

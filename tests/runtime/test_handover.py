@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pokayoke import Contract, Guard, ToolCall, ToolError
 from pokayoke.core.policy import RetryPolicy
 from pokayoke.errors import UsageError
-from pokayoke.runtime.driver.tool_arguments import handed_over
+from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
 
 ITEMS = {"type": "object", "properties": {"items": {"type": "array"}, "deep": {"type": "object"}}}
 CALL = ToolCall("c", "write", '{"items": ["a"], "deep": {"x": [1]}}')
@@ -32,7 +32,7 @@ JSON = st.recursive(
 @example({"n": [2**64, {"b": 1.0, "a": -0.0}]})
 def test_what_is_handed_over_is_the_same_and_shares_nothing(arguments):
     """Equal to the last type and in the same order, and no list or object is anybody else's."""
-    given = handed_over(write(print), arguments, None, None)
+    given = build_tool_arguments(write(print), arguments, None, None)
     assert repr(given) == repr(arguments)
     assert not ids(given) & ids(arguments)
 

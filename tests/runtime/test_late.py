@@ -11,14 +11,14 @@ import pytest
 
 from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, open_store, this_effect
 from pokayoke.core.flow.steps import NotStarted, Returned
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim
 from pokayoke.errors import ContractError, UsageError
-from pokayoke.runtime.driver.late_result import came_late
-from pokayoke.runtime.run.compaction import facts_of
+from pokayoke.runtime.driver.late_result import record_late_result
+from pokayoke.runtime.run.compaction import collect_facts
 from pokayoke.runtime.threads import worker_pool as pool
-from pokayoke.runtime.threads.worker_pool import Workers, started
-from pokayoke.stores.base import Query
+from pokayoke.runtime.threads.worker_pool import WorkerPool, start_thread
+from pokayoke.stores.base import RecordQuery
 
 ANY = {"type": "object"}
 
@@ -32,7 +32,7 @@ def pay():
 
 
 def state(guard):
-    (record,) = guard.store.records(Query())
+    (record,) = guard.store.records(RecordQuery())
     return record.state
 
 
@@ -91,7 +91,7 @@ def test_only_what_has_come_to_a_good_end_settles_its_doubt_late(driver, end, fi
     run = guard.run("r")
     assert driver.call(run, pay()).status == "in_doubt"
     goes_on.set()
-    until(lambda: lates(run) and not guard.workers.lost)
+    until(lambda: lates(run) and not guard.workers.lost_count)
     assert [one for _, one in lates(run)] == [settled]
     assert state(guard) == ("completed" if settled else "in_doubt")
     assert driver.call(run, pay()).status == ("replayed" if settled else "in_doubt")
@@ -147,10 +147,10 @@ def test_what_never_began_leaves_the_doubt_of_an_attempt_before_it():
     guard = Guard([contract])
     run = guard.run("r")
     claim = Claim("k", "h", "c", "pay", "pay@1", "r", 0.0, 9e9, doubt="ConnectionError")
-    guard.store.admit(Request("r", "pay", "write", (), 0.0, claim))
-    guard.store.admit(Request("r", "pay", "write", (), 0.0, claim))
-    run.progress.matters.begun(claim)
-    came_late(run, contract, claim, NotStarted("it was given up"))
+    guard.store.admit(AdmissionRequest("r", "pay", "write", (), 0.0, claim))
+    guard.store.admit(AdmissionRequest("r", "pay", "write", (), 0.0, claim))
+    run.progress.matters.begin_claim(claim)
+    record_late_result(run, contract, claim, NotStarted("it was given up"))
     assert state(guard) == "in_doubt"
     assert run.answer(None).text == "I could not finish this safely. It is not known whether pay took effect."
 
@@ -170,7 +170,7 @@ def test_an_asynchronous_tool_that_blocks_in_synchronous_code_is_heard_as_it_end
     run = guard.run("r")
     outcome = run.call(pay())
     assert (outcome.status, outcome.message) == ("in_doubt", "pay did not answer within 0.02 s")
-    until(lambda: guard.workers.lost == 0)
+    until(lambda: guard.workers.lost_count == 0)
     assert lates(run) == ([("raised", None)] if stubborn else [])
     assert state(guard) == "in_doubt"
 
@@ -241,7 +241,9 @@ def test_a_write_that_ends_although_its_caller_was_interrupted_is_recorded():
 def threads(monkeypatch):
     """An event that lets new threads of workers begin."""
     may = threading.Event()
-    monkeypatch.setattr(pool, "started", lambda name, work, *args: started(name, lambda: may.wait(10) and work(*args)))
+    monkeypatch.setattr(
+        pool, "started", lambda name, work, *args: start_thread(name, lambda: may.wait(10) and work(*args))
+    )
     yield may
     may.set()
 
@@ -283,17 +285,17 @@ def test_a_write_that_no_thread_took_up_before_its_caller_was_cancelled_is_given
 @pytest.mark.parametrize("ended", [False, True])
 def test_what_a_deserted_worker_returns_is_late(ended):
     """Also if it was there at the very moment in which its caller was interrupted."""
-    workers, go, heard, ready, begun = Workers(), threading.Event(), [], threading.Event(), threading.Event()
-    job = workers.start(lambda: begun.set() or go.wait(10), ready.set)
+    workers, go, heard, ready, begun = WorkerPool(), threading.Event(), [], threading.Event(), threading.Event()
+    job = workers.start_job(lambda: begun.set() or go.wait(10), ready.set)
     assert begun.wait(10)
     if ended:
         go.set()
         assert ready.wait(10)
-    workers.desert(job, heard.append)
+    workers.desert_job(job, heard.append)
     go.set()
     until(lambda: heard)
     assert heard == [Returned(True)]
-    until(lambda: workers.lost == 0)
+    until(lambda: workers.lost_count == 0)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
@@ -431,7 +433,7 @@ def test_a_write_that_nobody_waited_for_is_not_passed_over_in_silence(how):
     said, silent = run.answer("I have paid."), run.answer(None)
     assert (said.text, said.verified) == ("I have paid.\n\n[It is not known whether pay took effect.]", False)
     assert silent.text == "I could not finish this safely. It is not known whether pay took effect."
-    assert [effect.state for effect in facts_of(run).effects] == ["in_doubt"]
+    assert [effect.state for effect in collect_facts(run).effects] == ["in_doubt"]
     run.close()
     assert run.stop_reason == "in_doubt"
     if how == "never finished":

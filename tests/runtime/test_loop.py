@@ -11,7 +11,7 @@ from loop_process import lines, process
 from provider_rules import anthropic_problems, chat_problems
 
 import pokayoke
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import UsageError
 from pokayoke.runtime.memory import call_log as matters_module
@@ -363,9 +363,9 @@ def test_a_write_that_ends_while_the_ledger_is_asked_is_no_doubt():
     other = threading.Thread(target=lambda: (run.call(ask("put", key="a"), invoke=slow), ended.set()))
     other.start()
     begun.wait(10)
-    run.progress.matters.recall()
+    run.progress.matters.read_ledger()
     other.join()
-    assert (run.progress.matters.doubts, run.progress.matters.done) == ({}, ["put"])
+    assert (run.progress.matters.doubtful_tools, run.progress.matters.done_tools) == ({}, ["put"])
 
 
 def test_a_run_that_writes_for_ever_keeps_few_keys(monkeypatch):
@@ -378,10 +378,10 @@ def test_a_run_that_writes_for_ever_keeps_few_keys(monkeypatch):
     matters = run.progress.matters
     for key in ("a", "b", "c", "d", "e", "a", "e"):
         assert run.call(ask("put", key=key)).effect == "done"
-    assert (matters.done, len(matters._done), matters._here) == (["put"] * 5, 3, set())
+    assert (matters.done_tools, len(matters._done), matters._here) == (["put"] * 5, 3, set())
     assert run.answer("").text == "I could not finish this safely. Done: put (5 times)."
     run.call(ask("put", key="f"))
-    assert (len(matters.done), len(matters._done), matters._here) == (6, 3, set())
+    assert (len(matters.done_tools), len(matters._done), matters._here) == (6, 3, set())
 
 
 def test_what_was_undone_is_asked_for_at_once():
@@ -408,7 +408,9 @@ def test_a_doubt_is_told_among_more_records_than_a_page_holds():
     store = MemoryStore()
     for number in range(1_001):
         key = f"{number:04}"
-        store.admit(Request("r", "put", "write", None, 1.0, Claim(key, "h", "c", "put", "put@1", "r", 1.0, 1.0)))
+        store.admit(
+            AdmissionRequest("r", "put", "write", None, 1.0, Claim(key, "h", "c", "put", "put@1", "r", 1.0, 1.0))
+        )
         if number < 1_000:
             store.settle(Settlement(key, "c", "completed", 1.0))
     assert "It is not known whether put took effect." in guarded(store).run("r").answer("").text

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pokayoke.core.state.invalid_output_spike import LEAST, SHARE
+from pokayoke.core.state.invalid_output_spike import MIN_OUTPUTS, TRIP_SHARE
 from pokayoke.runtime.config.yaml_reader import read_document
 from pokayoke.runtime.metrics import INSTRUMENTS, alert_rules
 
@@ -66,5 +66,5 @@ def test_an_expression_is_promql(rule, need):
 def test_the_alert_of_outputs_is_the_rule_of_the_library():
     """The share and the least number are those of `core/state/invalid_output_spike.py`, so both tell of the same thing."""
     rule = next(rule for rule in RULES if rule["alert"] == "PokayokeInvalidOutputs")
-    assert f">= {SHARE} " in rule["expr"]
-    assert rule["expr"].rstrip().endswith(f">= {LEAST}")
+    assert f">= {TRIP_SHARE} " in rule["expr"]
+    assert rule["expr"].rstrip().endswith(f">= {MIN_OUTPUTS}")

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType, TypedDict
 
 from pokayoke import ConfinedPath, Contract, Guard, ToolCall, tool
-from pokayoke.core.contract.python_types import mentions
-from pokayoke.core.versions.lock import Note, added
+from pokayoke.core.contract.python_types import mentions_type
+from pokayoke.core.versions.lock import StepReason, add_version
 from pokayoke.errors import ContractError
-from pokayoke.runtime.versions.lock_file import changing
+from pokayoke.runtime.versions.lock_file import exclusive_change
 
-NOTE = Note("2026-11-21T08:00:00Z", "mo", "test")
+NOTE = StepReason("2026-11-21T08:00:00Z", "mo", "test")
 
 PATHS = st.sampled_from(
     ["notes.txt", "new/notes.txt", "/etc/passwd", "../notes.txt", "", "~", "C:\\x", "link", "a\x00b", "\ud800"]
@@ -259,7 +259,7 @@ def test_an_alias_may_be_a_part_of_itself():
     """As `type Tree = dict[str, Tree]` is: looking into it comes to an end."""
     tree = SimpleNamespace()
     tree.__value__ = tree
-    assert not mentions(tree, Path)
+    assert not mentions_type(tree, Path)
 
 
 def test_a_confined_path_needs_a_root():
@@ -326,8 +326,8 @@ def test_another_configuration_leaves_a_root_what_it_was(tmp_path, monkeypatch, 
     made = tool(effect="read", output="text", paths={"p": ["ws"]})(show)
     source, lock, config = (tmp_path / name for name in ("contracts.json", "contracts.lock", "pokayoke.yaml"))
     source.write_text(json.dumps([made.to_mapping()]))
-    with changing(lock) as change:
-        change(lambda empty: added(empty, made, source.name, NOTE, stable=True))
+    with exclusive_change(lock) as change:
+        change(lambda empty: add_version(empty, made, source.name, NOTE, stable=True))
     config.write_text("retry: {retries: 1}\n")
     guard = Guard(
         [show if written == "in a file" else made], config=config, contracts=None if written == "in code" else lock
@@ -356,7 +356,7 @@ def test_a_tool_that_a_guard_has_prepared_is_locked_as_it_was_written(tmp_path, 
     [prepared] = Guard([given]).tools
     assert prepared.to_mapping() == given.to_mapping()
     assert prepared.to_mapping()["paths"] == {"p": ["link", *named]}
-    with changing(tmp_path / "contracts.lock") as change:
-        change(lambda empty: added(empty, prepared, "code:guard", NOTE, stable=True))
+    with exclusive_change(tmp_path / "contracts.lock") as change:
+        change(lambda empty: add_version(empty, prepared, "code:guard", NOTE, stable=True))
     for one in (given, prepared):
         assert [found.id for found in Guard([one], contracts=tmp_path / "contracts.lock").tools] == ["show@1"]

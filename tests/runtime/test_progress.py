@@ -8,7 +8,7 @@ import pytest
 from pokayoke import Contract, Guard
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.state.run_state import RunState, Taint, latch
-from pokayoke.runtime.memory.run_memory import Progress
+from pokayoke.runtime.memory.run_memory import RunMemory
 from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import FailingStore
@@ -49,7 +49,7 @@ def tools(state):
 
 @pytest.fixture
 def progress():
-    return Progress(RunState("r"), Door(), SystemClock(), named=True)
+    return RunMemory(RunState("r"), Door(), SystemClock(), named=True)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -102,30 +102,30 @@ def test_a_mark_holds_although_its_caller_was_cancelled(progress):
 def test_a_mark_holds_although_its_caller_was_interrupted():
     """Ctrl-C in the middle of keeping a mark reaches the host, and the mark stays."""
     store = FailingStore(MemoryStore(), {"change_run": [1]}, error=KeyboardInterrupt)
-    progress = Progress(RunState("r"), store, SystemClock(), named=True)
+    progress = RunMemory(RunState("r"), store, SystemClock(), named=True)
     with pytest.raises(KeyboardInterrupt):
-        progress.change(marking("a", 1))
+        progress.change_state(marking("a", 1))
     assert tools(progress.state) == ["a"]
-    assert progress.save() is None
+    assert progress.save_totals() is None
     assert tools(store.load_run("r")) == ["a"]
 
 
 def test_an_outage_does_not_pile_up_totals():
     """A thousand rounds that could not be written down wait as one, and arrive when the store is back."""
     store = FailingStore(MemoryStore(), {"change_run": range(1, 1_001)})
-    progress = Progress(RunState("r"), store, SystemClock(), named=True)
+    progress = RunMemory(RunState("r"), store, SystemClock(), named=True)
     for _ in range(1_000):
         progress.next_step()
-        assert progress.save() is not None
+        assert progress.save_totals() is not None
     assert len(progress._pending) == 1
-    assert progress.save() is None
+    assert progress.save_totals() is None
     assert not progress._pending
     assert store.load_run("r").step == 1_000
 
 
 def test_a_call_that_is_made_while_another_is_remembered_does_not_hang():
     """Telling what was refused runs users' code (the text of an argument), which may call a tool of the same run."""
-    matters = Progress(RunState(run_id="r"), MemoryStore(), SystemClock()).matters
+    matters = RunMemory(RunState(run_id="r"), MemoryStore(), SystemClock()).matters
     denied = Outcome(status="refused", call_id="c", tool="put", findings=(Finding(code="permission_denied"),))
 
     class Nosy:
@@ -134,11 +134,11 @@ def test_a_call_that_is_made_while_another_is_remembered_does_not_hang():
         def __repr__(self):
             if not self.asked:
                 self.asked = True
-                matters.ended(denied, ToolCall("c2", "put", "{}"))
+                matters.record_outcome(denied, ToolCall("c2", "put", "{}"))
             return "nosy"
 
     calls = [ToolCall("c1", "put", {"who": Nosy()})]
-    thread = threading.Thread(target=lambda: matters.ended(denied, calls[0]), daemon=True)
+    thread = threading.Thread(target=lambda: matters.record_outcome(denied, calls[0]), daemon=True)
     thread.start()
     thread.join(10)
     assert not thread.is_alive()

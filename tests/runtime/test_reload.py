@@ -9,8 +9,8 @@ import pytest
 import pokayoke
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.errors import PolicyError
-from pokayoke.runtime.tools.view import View
-from pokayoke.runtime.versions.lock_file import changing
+from pokayoke.runtime.tools.view import ToolView
+from pokayoke.runtime.versions.lock_file import exclusive_change
 
 ANY = {"type": "object"}
 CHECKED = Contract.from_schema("look", ANY, effect="read", output_schema=ANY, handler=dict)
@@ -73,7 +73,7 @@ def test_a_policy_that_cannot_be_kept_changes_nothing(config, tmp_path, monkeypa
 def test_a_file_that_becomes_a_pipe_keeps_nobody_waiting(config, tmp_path):
     """Where the configuration or the lock was there is a pipe that nobody writes to: told once, the old one stays."""
     lock = tmp_path / "contracts.lock"
-    with changing(lock) as change:
+    with exclusive_change(lock) as change:
         change(lambda empty: empty)
     guard = Guard([CHECKED, UNCHECKED], config=config, contracts=lock)
     before = guard.policy
@@ -102,7 +102,7 @@ def test_other_tools_give_a_refused_policy_another_chance(config, tmp_path):
 def test_a_reload_does_not_undo_a_replacement(config, monkeypatch):
     """Tools that are replaced while a policy is taken over are there afterwards, under the new policy."""
     guard = Guard([CHECKED], config=config)
-    inside, go_on, prepared = threading.Event(), threading.Event(), View.prepared
+    inside, go_on, prepared = threading.Event(), threading.Event(), ToolView.prepare_swap
 
     def slowly(*args, **kwargs):
         if threading.current_thread() is reloading:
@@ -110,7 +110,7 @@ def test_a_reload_does_not_undo_a_replacement(config, monkeypatch):
             assert go_on.wait(20)
         return prepared(*args, **kwargs)
 
-    monkeypatch.setattr(View, "prepared", slowly)
+    monkeypatch.setattr(ToolView, "prepare_swap", slowly)
     config.write_text(f"{LENIENT}retry: {{retries: 5}}\n")
     reloading = threading.Thread(target=guard.refresh)
     replacing = threading.Thread(target=guard.replace, args=([UNCHECKED],))

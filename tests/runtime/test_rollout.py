@@ -11,13 +11,13 @@ import pytest
 import pokayoke
 from pokayoke import ToolCall
 from pokayoke.core.versions import lock as locking
-from pokayoke.core.versions.lock import Note
+from pokayoke.core.versions.lock import StepReason
 from pokayoke.errors import ConfigurationError, ContractError, StoreError
 from pokayoke.runtime.config.contract_files import read_contracts
-from pokayoke.runtime.versions.lock_file import changing, lock_text, read_lock
+from pokayoke.runtime.versions.lock_file import exclusive_change, lock_text, read_lock
 from pokayoke.testing import FailingStore
 
-NOTE = Note("2026-11-21T08:00:00Z", "mo", "test")
+NOTE = StepReason("2026-11-21T08:00:00Z", "mo", "test")
 S, N = {"type": "string"}, {"type": "number"}
 
 
@@ -53,26 +53,26 @@ class Shop:
         def how(lock):
             for one in read_contracts(self.folder / "contracts.json"):
                 first = one.contract.version == stable
-                lock = locking.added(lock, one.contract, "contracts.json", NOTE, stable=first)
+                lock = locking.add_version(lock, one.contract, "contracts.json", NOTE, stable=first)
             return lock
 
         self.step(how)
 
     def step(self, how):
-        with changing(self.path) as change:
+        with exclusive_change(self.path) as change:
             change(how)
 
     def shadow(self, name="get", version="2"):
-        self.step(lambda lock: locking.shadowed(lock, name, version, NOTE))
+        self.step(lambda lock: locking.start_shadow(lock, name, version, NOTE))
 
     def canary(self, share=1.0, name="get", version="2"):
-        self.step(lambda lock: locking.canaried(lock, name, version, share, NOTE))
+        self.step(lambda lock: locking.start_canary(lock, name, version, share, NOTE))
 
     def promote(self, name="get"):
-        self.step(lambda lock: locking.promoted(lock, name, NOTE))
+        self.step(lambda lock: locking.promote_candidate(lock, name, NOTE))
 
     def back(self, name="get"):
-        self.step(lambda lock: locking.rolled_back(lock, name, NOTE))
+        self.step(lambda lock: locking.roll_back(lock, name, NOTE))
 
     def guard(self, *tools, **options):
         return pokayoke.Guard(tools or (get,), contracts=self.path, **options)
@@ -144,7 +144,7 @@ def test_a_dropped_version_does_not_come_back_as_another(shop):
     run = shop.guard().run("r")
     assert used(run, "text") == ("get@2", "ok")
     shop.back()
-    shop.step(lambda lock: locking.dropped(lock, "get", "2", NOTE))
+    shop.step(lambda lock: locking.drop_version(lock, "get", "2", NOTE))
     assert run.call(ask("text")).findings[0].code == "version_withdrawn"
     with pytest.raises(ContractError, match="is not what was locked"):
         shop.lock(entry(), entry("2"))
@@ -183,11 +183,11 @@ def test_a_version_whose_definition_is_gone_is_refused(shop):
     shop.canary()
     shop.promote()
     shop.write(entry("2", **TEXTS))
-    shop.step(lambda lock: locking.canaried(locking.rolled_back(lock, "get", NOTE), "get", "2", 0.5, NOTE))
+    shop.step(lambda lock: locking.start_canary(locking.roll_back(lock, "get", NOTE), "get", "2", 0.5, NOTE))
     with pytest.raises(ContractError, match=r"get@1 is in force, and contracts\.json does not hold it"):
         shop.guard()
     assert used(run) == ("get@1", "ok")  # what cannot be used is not taken over
-    shop.step(lambda lock: locking.promoted(lock, "get", NOTE))
+    shop.step(lambda lock: locking.promote_candidate(lock, "get", NOTE))
     assert run.call(ask()).findings[0].code == "version_withdrawn"
     assert used(guard.run("new"), "text") == ("get@2", "ok")
 
@@ -195,7 +195,7 @@ def test_a_version_whose_definition_is_gone_is_refused(shop):
 def test_a_new_tool_for_a_share(shop):
     """A tool without a stable version is there for its runs and unknown to all others, for good."""
     shop.lock(entry(), entry("2", **TEXTS), entry("1", "fresh"), stable="none")
-    shop.step(lambda lock: locking.canaried(lock, "fresh", "1", 0.5, NOTE))
+    shop.step(lambda lock: locking.start_canary(lock, "fresh", "1", 0.5, NOTE))
 
     def fresh(key: str):
         return {"key": key, "total": 1}
@@ -207,7 +207,7 @@ def test_a_new_tool_for_a_share(shop):
     assert {run.id: len(run.tools(names=["fresh", "get"])) for run in runs} == {
         ident: 2 if status == "ok" else 1 for ident, status in found.items()
     }
-    shop.step(lambda lock: locking.promoted(lock, "fresh", NOTE))
+    shop.step(lambda lock: locking.promote_candidate(lock, "fresh", NOTE))
     assert {run.id: run.call(ask(name="fresh")).status for run in runs} == found
     assert guard.run("later").call(ask(name="fresh")).status == "ok"
 
@@ -302,8 +302,8 @@ def test_what_a_file_does_not_mention_stays(tmp_path):
         return {"key": key, "total": 1}
 
     (written,) = read_contracts(tmp_path / "contracts.json")
-    shop.step(lambda lock: locking.added(lock, coded, "shop:coded", NOTE, stable=True))
-    shop.step(lambda lock: locking.added(lock, written.contract, "contracts.json", NOTE, stable=False))
+    shop.step(lambda lock: locking.add_version(lock, coded, "shop:coded", NOTE, stable=True))
+    shop.step(lambda lock: locking.add_version(lock, written.contract, "contracts.json", NOTE, stable=False))
     shop.canary()
     found = shop.guard(coded).rollout.edition.contracts["get@2"]
     assert (found.effect, found.approval, found.redact, found.scope) == ("write", True, ("key",), "global")
@@ -325,8 +325,8 @@ def test_a_version_may_have_code_of_its_own(tmp_path):
         )  # fmt: skip
 
     one, two = made("1", 9.5), made("2", "9.50 EUR")
-    shop.step(lambda lock: locking.added(lock, one, "shop:tools", NOTE, stable=True))
-    shop.step(lambda lock: locking.added(lock, two, "shop:tools", NOTE, stable=False))
+    shop.step(lambda lock: locking.add_version(lock, one, "shop:tools", NOTE, stable=True))
+    shop.step(lambda lock: locking.add_version(lock, two, "shop:tools", NOTE, stable=False))
     guard = shop.guard(one, two)
     assert guard.run("a").call(ask()).value == 9.5
     shop.canary()
@@ -513,9 +513,9 @@ def test_the_lock_is_written_the_same_way_every_time(shop):
     text = shop.path.read_text()
     assert lock_text(read_lock(shop.path)) == text
     assert text.count('"step":"lock"') == len([line for line in text.splitlines() if '"step":"lock"' in line]) == 2
-    assert lock_text(locking.Lock()).endswith('"history": []\n}\n')
+    assert lock_text(locking.ContractLock()).endswith('"history": []\n}\n')
     assert '"dropped"' not in text
-    shop.step(lambda lock: locking.dropped(lock, "get", "2", NOTE))
+    shop.step(lambda lock: locking.drop_version(lock, "get", "2", NOTE))
     assert lock_text(read_lock(shop.path)) == shop.path.read_text()
     assert read_lock(shop.path).dropped.keys() == {"get@2"}
 
@@ -524,7 +524,7 @@ def test_steps_of_several_operators_are_all_kept(shop):
     """Steps that are done at the same moment are all in the history, one after the other."""
 
     def work(number):
-        shop.step(lambda lock: locking.added(lock, _named(f"t{number}"), "x.json", NOTE, stable=True))
+        shop.step(lambda lock: locking.add_version(lock, _named(f"t{number}"), "x.json", NOTE, stable=True))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -544,7 +544,7 @@ def test_a_step_that_raises_writes_nothing(shop):
     """An exception in a step leaves the lock and its folder as they were."""
     before = shop.path.read_bytes()
     with pytest.raises(ConfigurationError):
-        shop.step(lambda lock: locking.promoted(lock, "get", NOTE))
+        shop.step(lambda lock: locking.promote_candidate(lock, "get", NOTE))
     assert shop.path.read_bytes() == before
 
 
@@ -638,15 +638,15 @@ def test_a_broken_shadow_harms_no_call(tmp_path, fault, monkeypatch):
         raise SystemExit
 
     one, two = made("1", lambda output, arguments: True), made("2", broken)
-    shop.step(lambda lock: locking.added(lock, one, "shop:tools", NOTE, stable=True))
-    shop.step(lambda lock: locking.added(lock, two, "shop:tools", NOTE, stable=False))
+    shop.step(lambda lock: locking.add_version(lock, one, "shop:tools", NOTE, stable=True))
+    shop.step(lambda lock: locking.add_version(lock, two, "shop:tools", NOTE, stable=False))
     shop.shadow()
     monkeypatch.setattr("pokayoke.runtime.trace.background._MOST_WAITING", 50)
     guard = shop.guard(one, two)
     run = guard.run("r")
     for _ in range(100):
         assert run.call(ask()).status == "ok"
-    assert guard.beside.dropped > 0 if fault == "hangs" else guard.beside.flush()
+    assert guard.beside.dropped_count > 0 if fault == "hangs" else guard.beside.flush()
     gate.set()
     assert guard.beside.flush(30)
     guard.close()

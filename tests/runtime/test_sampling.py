@@ -11,7 +11,7 @@ from pokayoke import ToolCall
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.runtime.trace.sample import _key_from
+from pokayoke.runtime.trace.sample import _load_key
 
 ORDER = {"type": "string", "pattern": "^#W[0-9]{7}$"}
 CONTRACT = {
@@ -67,7 +67,9 @@ def test_what_was_asked_and_answered_is_there(tmp_path, driver):
     assert "4711" not in json.dumps(lines)
     assert "password" not in json.dumps(lines)
     judge = Judge(guard.tools)
-    found = [judge.judge(Recording(tool=x["tool"], arguments=x["arguments"], output=x.get("output"))) for x in lines]
+    found = [
+        judge.judge_call(Recording(tool=x["tool"], arguments=x["arguments"], output=x.get("output"))) for x in lines
+    ]
     assert [one.refusal is None for one in found] == [True, False, True, True]
     assert found[3].fault.code == "wrong_type"
 
@@ -190,7 +192,7 @@ def test_a_secret_tool_is_withheld_and_an_envelope_named_nobodys(tmp_path):
     assert "contract" not in lines["wrapped"]
     assert lines["raw"]["output"] == '{"a":1}'
     assert "tell" not in lines
-    assert guard.beside._sampler.withheld == 1
+    assert guard.beside._sampler.withheld_count == 1
 
 
 def test_a_call_that_is_missing_in_the_sample_is_told(tmp_path):
@@ -207,7 +209,7 @@ def test_a_call_that_is_missing_in_the_sample_is_told(tmp_path):
     guard.replace([contract])
     guard.run("r").call(ToolCall("c2", "get_number", {}))
     assert sampled(guard, tmp_path) == []
-    assert sampler.withheld == 2
+    assert sampler.withheld_count == 2
     told = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert [(one["run_id"], one["call_id"], one["tool"], one["ok"]) for one in told if one["event"] == "sample"] == [
         ("r", "c1", "get_number", False), ("r", "c2", "get_number", False),
@@ -224,7 +226,9 @@ def test_a_page_is_in_the_sample_and_judged_as_one(tmp_path):
         guard.run("r").call(ask("#W1234567", name="get_page"))
         [line] = sampled(guard, tmp_path / name)
         assert "Ann" not in line["output"]
-        judged = Judge([contract]).judge(Recording(tool="get_page", arguments=line["arguments"], output=line["output"]))
+        judged = Judge([contract]).judge_call(
+            Recording(tool="get_page", arguments=line["arguments"], output=line["output"])
+        )
         assert judged.fault.code == "html_instead_of_data"
 
 
@@ -234,9 +238,9 @@ def test_whoever_starts_at_the_same_moment_takes_the_first_key(tmp_path, monkeyp
 
     def linking(draft, place):
         monkeypatch.setattr(os, "link", link)
-        first.append(_key_from(path))  # another process is quicker
+        first.append(_load_key(path))  # another process is quicker
         link(draft, place)
 
     monkeypatch.setattr(os, "link", linking)
-    assert [_key_from(path)] == first
+    assert [_load_key(path)] == first
     assert [one.name for one in tmp_path.iterdir()] == ["key"]

@@ -167,7 +167,7 @@ def test_exchanged_tools_are_found(driver):
         "sing", KEY, output_schema={"type": "object"}, effect="read", handler=lambda key: {"la": key}
     )
     guard.replace([*catalogue(), sing])
-    assert guard.view.searching is guard.view.searching
+    assert guard.view.catalogue_index is guard.view.catalogue_index
     run.select("sing something", 3)
     assert named(run.tools()) == ["sing", "find_tools"]
     assert driver.batch(run, [ask("sing", key="a")])[0].ok

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.core.state.kill_switch import Seen
-from pokayoke.runtime.guard.output_counter import Switchboard
-from pokayoke.runtime.threads.worker_pool import Workers
+from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.runtime.guard.output_counter import OutputMonitor
+from pokayoke.runtime.threads.worker_pool import WorkerPool
 from pokayoke.stores import MemoryStore
 from pokayoke.testing import FailingStore, FrozenClock
 
@@ -48,20 +48,20 @@ class Desk:
     def __init__(self, store, *, alerts=None, workers=None):
         self.clock, self.flips, self.problems = FrozenClock(1000.0), [], []
         self.alerts = alerts or Listener()
-        self.workers = workers or Workers()
-        self.board = Switchboard(
+        self.workers = workers or WorkerPool()
+        self.board = OutputMonitor(
             store, self.clock, self.workers, self.alerts, told=self.flips.append, problem=self.problems.append
         )
 
     def bad(self, *tools):
         """Report invalid outputs."""
         for tool in tools:
-            self.board.note(Seen(tool, False, self.clock.now()))
+            self.board.count_invalid(OutputObservation(tool, False, self.clock.now()))
             self.board.flush()
 
     def good(self, tool="crm"):
         """Note a valid output."""
-        self.board.valid(tool, self.clock.now(), True)
+        self.board.count_valid(tool, self.clock.now(), True)
 
 
 def until(condition, seconds=10.0):
@@ -183,9 +183,9 @@ def test_a_store_that_hangs_holds_few_threads_up(monkeypatch):
     store, goes_on = Durable(), threading.Event()
     counted = store.observe
     store.observe = lambda seen, now: goes_on.wait(30) and counted(seen, now)
-    workers = Workers()
-    started, start = [], workers.start
-    workers.start = lambda function, ready: started.append(function) or start(function, ready)
+    workers = WorkerPool()
+    started, start = [], workers.start_job
+    workers.start_job = lambda function, ready: started.append(function) or start(function, ready)
     desk = Desk(store, workers=workers)
     for _ in range(20):
         desk.good()
@@ -278,7 +278,7 @@ def test_closing_a_guard_counts_what_waits():
 def test_with_no_thread_to_spare_the_next_output_tries_again(driver):
     """Hanging tools have taken all threads: valid outputs wait for the next one, an invalid one is counted anyway."""
     store = Durable()
-    workers = Workers(max_lost=0)
+    workers = WorkerPool(max_lost=0)
     desk = Desk(store, workers=workers)
     desk.good()
     desk.good()

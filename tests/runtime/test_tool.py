@@ -30,7 +30,7 @@ from typing_extensions import TypedDict
 
 from pokayoke import Guard, ToolCall
 from pokayoke.core.contract.contract import Contract, require_output_contract
-from pokayoke.core.contract.python_types import is_plain
+from pokayoke.core.contract.python_types import needs_no_conversion
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.errors import ContractError
 from pokayoke.runtime.tools.docstring import read_docstring
@@ -699,7 +699,7 @@ def test_a_broken_validator_is_not_hidden():
 )  # fmt: skip
 def test_only_json_types_skip_the_conversion(kind, plain):
     """A type whose JSON values are its values is plain; everything else is converted."""
-    assert is_plain(kind) is plain
+    assert needs_no_conversion(kind) is plain
 
 
 # -- docstrings -----------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ import pytest
 from pokayoke import Contract, Guard, Raw, ToolCall, open_store
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
-from pokayoke.core.redaction.redactor import FAILED, Redactor
+from pokayoke.core.redaction.redactor import REDACTION_FAILED, Redactor
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.runtime.trace import file as tracefile
 from pokayoke.runtime.trace.file import TraceFile
-from pokayoke.runtime.trace.line import quiet
-from pokayoke.runtime.trace.ring import Ring
+from pokayoke.runtime.trace.line import escape_controls
+from pokayoke.runtime.trace.ring import EventRing
 from pokayoke.runtime.trace.trace import Trace
 
 
@@ -152,7 +152,7 @@ class TestEvents:
         trace = Trace(TracePolicy())
         trace.record(result(arguments=b'{"password":"CANARY-1"}'))
         assert emitted(trace, result(ok=False, reason="no CANARY-1"))["reason"] == "no [redacted]"
-        assert trace.redactor.text("no CANARY-1", seen=trace.seen("run_1")) == "no [redacted]"
+        assert trace.redactor.redact_text("no CANARY-1", seen=trace.secrets_of_run("run_1")) == "no [redacted]"
         assert emitted(trace, result(run_id="run_2", reason="no CANARY-1"))["reason"] == "no CANARY-1"
 
     @pytest.mark.parametrize("field", ["arguments", "result", "raw"])
@@ -183,9 +183,9 @@ class TestEvents:
         """Many runs do not fill the memory with their secrets."""
         trace = Trace(TracePolicy())
         for number in range(400):
-            trace.seen(f"run_{number}").add("CANARY-1")
+            trace.secrets_of_run(f"run_{number}").add("CANARY-1")
         assert len(trace._seen) == 256
-        assert len(trace.seen("run_0")) == 0
+        assert len(trace.secrets_of_run("run_0")) == 0
 
     @pytest.mark.parametrize(
         "character", ["\n", "\r", "\x1b", "\x00", "\u0085", "\u009b", "\u2028", "\u2029", "\u202e"]
@@ -206,7 +206,7 @@ class TestEvents:
     def test_harmless_text_of_any_script_stays_readable(self):
         """Only what acts on a terminal is escaped."""
         line = '{"a":"客户 é 🙂 — “x”"}'.encode()
-        assert quiet(line) is line
+        assert escape_controls(line) is line
 
     @pytest.mark.parametrize("reason", ["\ud800", "half \udfff"])
     def test_a_lone_surrogate_is_written_as_its_escape(self, reason):
@@ -226,7 +226,7 @@ class TestEvents:
         assert event["reason"] == reason.encode("utf-8", "backslashreplace").decode()
         assert event["x"] == {"1": "<object>"}
         assert emitted(trace, result(call_id=reason))["call_id"].startswith(reason[:-1])
-        assert trace.dropped == 0
+        assert trace.dropped_count == 0
 
     def test_integers_of_any_size_are_written(self):
         """An integer beyond 64 bits outside a payload does not cost the event, nor its payload."""
@@ -254,9 +254,9 @@ class TestEvents:
         trace.redactor = Broken()
         event = emitted(trace, result(reason="CANARY", run_id="run\u2028" + "x" * 99))
         assert event == {
-            "ts": 1.5, "run_id": None, "step": 1, "event": "tool_result", "tool": "t", "ok": True, "payload": FAILED,
+            "ts": 1.5, "run_id": None, "step": 1, "event": "tool_result", "tool": "t", "ok": True, "payload": REDACTION_FAILED,
         }  # fmt: skip
-        assert trace.dropped == 1
+        assert trace.dropped_count == 1
         assert "ValueError" in trace.problem
 
 
@@ -265,7 +265,7 @@ def test_a_trace_without_a_file_can_be_flushed_and_closed():
     trace = Trace(TracePolicy())
     trace.flush()
     trace.close()
-    assert trace.dropped == 0
+    assert trace.dropped_count == 0
     assert trace.problem is None
 
 
@@ -302,7 +302,7 @@ class TestWaiting:
 
     def test_values_that_may_change_are_written_as_they_were(self):
         """Findings and corrections hold values of the caller, who may go on using them."""
-        trace, ring, data = Trace(TracePolicy()), Ring(9), {"got": [1]}
+        trace, ring, data = Trace(TracePolicy()), EventRing(9), {"got": [1]}
         ring.append(trace.record(result(findings=(Finding("c", data=data),))))
         data["got"].append(2)
         assert ring[0]["findings"][0]["data"] == {"got": [1]}
@@ -325,7 +325,7 @@ class TestWaiting:
             trace.record(result(result=payload))
         trace.close()
         assert [event.get("result") for event in lines(path)] == [None, "a", None, "b"]
-        assert trace.dropped == 1
+        assert trace.dropped_count == 1
 
     def test_what_waits_is_bounded(self, path):
         """Large payloads do not wait beyond 64 KB, whatever the clock says."""
@@ -338,7 +338,7 @@ class TestWaiting:
 
     def test_a_forked_child_still_reads_what_waited(self, path):
         """The parent writes it; in the child's ring it stays readable, and redacted."""
-        trace, ring = trace_to(path), Ring(9)
+        trace, ring = trace_to(path), EventRing(9)
         trace.record(result())
         ring.append(trace.record(result(result=b'{"password":"CANARY"}')))
         child = os.fork()
@@ -354,7 +354,7 @@ class TestRing:
 
     def test_it_keeps_the_latest_and_reads_as_dictionaries(self):
         """Older events leave; what is read is the redacted line."""
-        trace, ring = Trace(TracePolicy()), Ring(2)
+        trace, ring = Trace(TracePolicy()), EventRing(2)
         for step in range(3):
             ring.append(trace.record(result(step=step, arguments=b'{"password":"CANARY"}')))
         assert [event["step"] for event in ring] == [1, 2]
@@ -418,7 +418,7 @@ class TestFile:
         trace.close()
         trace.close()
         trace.record(result(ok=False))
-        assert trace.dropped == 1
+        assert trace.dropped_count == 1
         assert trace.problem
 
     @pytest.mark.parametrize("end", [Trace.close, lambda trace: trace.use(TracePolicy())])
@@ -585,7 +585,7 @@ class TestRotation:
             trace.record(result(step=3, ok=False))
         trace.close()
         assert [event["step"] for event in lines(path)] == ([1, 2] if closed else [1, 2, 3])
-        assert trace.dropped == 0
+        assert trace.dropped_count == 0
 
     def test_what_cannot_be_written_again_is_counted(self, path):
         """Where the file went with its folder, closing says how many lines are gone."""
@@ -594,7 +594,7 @@ class TestRotation:
         path.unlink()
         path.parent.rename(f"{path.parent}.away")
         trace.close()
-        assert (trace.dropped, bool(trace.problem)) == (1, True)
+        assert (trace.dropped_count, bool(trace.problem)) == (1, True)
 
     def test_what_may_be_written_again_stays_bounded(self, path, monkeypatch):
         """So many bytes make the next write look where it goes, however little time has passed."""
@@ -693,7 +693,7 @@ class TestFork:
         away = path.parent.with_suffix(".away")
         path.unlink()
         path.parent.rename(away)
-        trace._file.forked()  # as in a child: its folder is away just now
+        trace._file.reset_after_fork()  # as in a child: its folder is away just now
         away.rename(path.parent)
         trace.close()
         assert not path.exists()
@@ -715,10 +715,10 @@ class TestFork:
         trace = trace_to(path)
         path.unlink()
         path.parent.rename(f"{path.parent}.away")
-        trace._file.forked()
+        trace._file.reset_after_fork()
         assert trace.problem
         trace.close()
-        trace._file.forked()
+        trace._file.reset_after_fork()
         assert trace._file._fd == -1
 
 
@@ -740,7 +740,7 @@ class TestHalfLines:
         trace.record(result(step=4, ok=False))
         trace.close()
         assert steps_in(path) == order
-        assert trace.dropped == 0
+        assert trace.dropped_count == 0
 
     def test_a_whole_line_of_another_process_changes_nothing(self, path):
         """Only half a line makes ours begin anew."""
@@ -771,7 +771,7 @@ class TestHalfLines:
             trace.record(result(step=step, ok=False))
         trace.close()
         assert steps_in(path) == ["torn", 2]
-        assert (trace.dropped, trace.problem) == (0, None)
+        assert (trace.dropped_count, trace.problem) == (0, None)
 
     def test_no_space_for_what_is_written_once_more_is_counted(self, path, monkeypatch):
         """A line that could not be saved from half a line of another is a dropped one."""
@@ -786,7 +786,7 @@ class TestHalfLines:
 
         monkeypatch.setattr(os, "write", once)
         trace.record(result(step=1, ok=False))
-        assert (trace.dropped, trace.problem) == (1, "No space left on device")
+        assert (trace.dropped_count, trace.problem) == (1, "No space left on device")
 
 
 class TestTrouble:
@@ -812,7 +812,7 @@ class TestTrouble:
         path.unlink()
         os.mkfifo(path)
         trace.record(result(ok=False))
-        assert (trace.dropped, trace.problem) == (1, "it is not a regular file")
+        assert (trace.dropped_count, trace.problem) == (1, "it is not a regular file")
         trace.close()
 
     def test_no_space_is_an_error_while_building(self, path, monkeypatch):
@@ -849,10 +849,10 @@ class TestTrouble:
         for step in (2, 3):
             trace.record(result(step=step, ts=1.6))
         trace.flush()
-        assert trace.dropped == 1
+        assert trace.dropped_count == 1
         assert trace.problem == "No space left on device"
         trace.record(result(step=4, ok=False))
-        assert trace.dropped == 2
+        assert trace.dropped_count == 2
         room[0] = 10_000
         trace.record(result(step=5, ok=False))
         trace.close()
@@ -865,7 +865,7 @@ class TestTrouble:
         away = path.parent.with_name("away")
         path.parent.rename(away)
         trace.record(result(ok=False))
-        assert trace.dropped == 1
+        assert trace.dropped_count == 1
         assert "No such file" in trace.problem
         away.rename(path.parent)
         trace.record(result(ok=False))
@@ -881,11 +881,11 @@ class TestUse:
         trace = trace_to(path)
         trace.record(result(arguments=b'{"password":"CANARY-1"}'))
         second = path.with_name("second.jsonl")
-        trace.use(TracePolicy(path=str(second), redact_fields=("email",)))
+        trace.apply_policy(TracePolicy(path=str(second), redact_fields=("email",)))
         trace.record(result(arguments=b'{"email":"a@b"}', reason="CANARY-1"))
-        trace.use(TracePolicy(path=str(second), payloads="off"))
+        trace.apply_policy(TracePolicy(path=str(second), payloads="off"))
         trace.record(result(arguments=b"{}"))
-        trace.use(TracePolicy())
+        trace.apply_policy(TracePolicy())
         assert len(lines(path)) == 1
         assert lines(second)[0]["arguments"] == {"email": "[redacted]"}
         assert lines(second)[0]["reason"] == "[redacted]"
@@ -895,9 +895,9 @@ class TestUse:
         """A wrong pattern or an unwritable file leaves everything as it was."""
         trace = trace_to(path)
         with pytest.raises(PolicyError):
-            trace.use(TracePolicy(redact_patterns=("(",)))
+            trace.apply_policy(TracePolicy(redact_patterns=("(",)))
         with pytest.raises(ConfigurationError):
-            trace.use(TracePolicy(path=str(path.parent / "no" / "x"), payloads="off"))
+            trace.apply_policy(TracePolicy(path=str(path.parent / "no" / "x"), payloads="off"))
         trace.record(result(ok=False, arguments=b"{}"))
         trace.close()
         assert lines(path)[0]["arguments"] == {}
@@ -984,7 +984,7 @@ class TestUsersRedactor:
 
         written, (outcome, _) = self.called(path, broken)
         assert outcome.status == "ok"
-        assert {json.dumps(one["arguments"]) for one in written if "arguments" in one} == {f'"{FAILED}"'}
+        assert {json.dumps(one["arguments"]) for one in written if "arguments" in one} == {f'"{REDACTION_FAILED}"'}
         assert not {"CANARY", "CH93"} & set(path.read_text().split('"'))
 
     def test_a_durable_store_keeps_no_output_that_it_changes(self, path, tmp_path, monkeypatch):
@@ -998,7 +998,7 @@ class TestUsersRedactor:
     def test_it_stays_when_the_policy_changes(self, path):
         """A reload brings other names and patterns, not another function."""
         trace = Trace(TracePolicy(), redactor=lambda payload: "hidden")
-        trace.use(TracePolicy(path=str(path)))
+        trace.apply_policy(TracePolicy(path=str(path)))
         trace.record(result(ok=False, arguments=b'{"a":1}'))
         trace.close()
         assert lines(path)[0]["arguments"] == "hidden"

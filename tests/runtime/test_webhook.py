@@ -16,8 +16,8 @@ from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.policy import TracePolicy, WebhookPolicy
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.approvals.signature import SECRET, SIGNATURE, TIMESTAMP, signed, signed_at
-from pokayoke.runtime.approvals.webhook import Announcer, Webhook
+from pokayoke.runtime.approvals.signature import SECRET, SIGNATURE, TIMESTAMP, sign, verify
+from pokayoke.runtime.approvals.webhook import ConfiguredWebhook, Webhook
 from pokayoke.runtime.config.config import load_policy
 from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.runtime.trace.trace import Trace
@@ -120,8 +120,8 @@ def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
         "asked": QUESTION.asked_at, "expires": QUESTION.expires_at,
     }  # fmt: skip
     assert path == "/hook?team=a"
-    assert signed_at(KEY, "POST", path, body, headers=headers, now=time.time()) is not None
-    assert signed_at(KEY, "POST", "/hook", body, headers=headers, now=time.time()) is None
+    assert verify(KEY, "POST", path, body, headers=headers, now=time.time()) is not None
+    assert verify(KEY, "POST", "/hook", body, headers=headers, now=time.time()) is None
     assert events == []
 
 
@@ -195,10 +195,10 @@ def test_what_is_left_of_a_former_policy_is_in_the_trace(receiver, monkeypatch):
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         former = WebhookPolicy(url=f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout_seconds=30.0)
-        announcer = Announcer(former, trace, SystemClock())
-        announcer.tell(question(1))
+        announcer = ConfiguredWebhook(former, trace, SystemClock())
+        announcer.enqueue_approval(question(1))
         with silent.accept()[0]:
-            announcer.prepared(WebhookPolicy(url=receiver(200).url))()
+            announcer.prepare_swap(WebhookPolicy(url=receiver(200).url))()
             announcer.close(0.05)
             assert [event["approval"] for event in events] == ["ap-1"]
     trace.close()
@@ -357,10 +357,10 @@ def test_without_a_secret_nothing_is_announced_unsigned(monkeypatch, secret):
 def test_a_signature_holds_for_one_message_only(change):
     """Another secret, method, path, body, time, or no signature at all: not signed."""
     message = {"secret": KEY, "method": "POST", "path": "/approvals/ap-1", "body": b'{"decision":"approve"}'}
-    message |= {"headers": signed(*message.values(), 1_000.0), "now": 1_299.0}
+    message |= {"headers": sign(*message.values(), 1_000.0), "now": 1_299.0}
 
     def verify(secret, method, path, body, **rest):
-        return signed_at(secret, method, path, body, **rest)
+        return verify(secret, method, path, body, **rest)
 
     assert verify(**message) == 1_000.0
     assert verify(**(message | change)) is None
@@ -370,18 +370,18 @@ def test_a_changed_policy_announces_elsewhere(receiver, monkeypatch):
     """Nothing without a URL, then to the one, then to the other; a policy that cannot be kept changes nothing."""
     monkeypatch.setenv(SECRET, KEY.decode())
     trace, first, second = Trace(TracePolicy()), receiver(200), receiver(200)
-    announcer = Announcer(WebhookPolicy(), trace, SystemClock())
-    announcer.tell(QUESTION)
+    announcer = ConfiguredWebhook(WebhookPolicy(), trace, SystemClock())
+    announcer.enqueue_approval(QUESTION)
     for number, there in enumerate((first, second)):
-        announcer.prepared(WebhookPolicy(url=there.url))()
-        announcer.tell(question(number))
+        announcer.prepare_swap(WebhookPolicy(url=there.url))()
+        announcer.enqueue_approval(question(number))
         assert there.arrived.acquire(timeout=20)
     with pytest.raises(ConfigurationError):
-        announcer.prepared(WebhookPolicy(url="http://elsewhere.example/"))()
-    announcer.tell(question(5))
+        announcer.prepare_swap(WebhookPolicy(url="http://elsewhere.example/"))()
+    announcer.enqueue_approval(question(5))
     assert second.arrived.acquire(timeout=20)
     announcer.close(20)
-    announcer.tell(question(6))
+    announcer.enqueue_approval(question(6))
     assert [[json.loads(body)["id"] for _, _, body in one.got] for one in (first, second)] == [
         ["ap-0"],
         ["ap-1", "ap-5"],

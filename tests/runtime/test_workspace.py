@@ -27,11 +27,11 @@ METHODS = ["openat2", "walk", "resolve"]
 def force(monkeypatch, method):
     """Make this process reach files by the named method."""
     if method == "openat2":
-        if beneath.method() != "openat2":
+        if beneath.open_method() != "openat2":
             pytest.skip("this kernel has no openat2")
         return
     monkeypatch.setattr(beneath, "_openat2", lambda: None)
-    monkeypatch.setattr(beneath, "method", lambda: method)
+    monkeypatch.setattr(beneath, "open_method", lambda: method)
 
 
 @pytest.fixture(params=METHODS)
@@ -310,7 +310,7 @@ def test_host_trouble_is_not_blamed_on_the_model(root, monkeypatch):
     def full(*_):
         raise OSError(errno.EMFILE, "too many open files")
 
-    monkeypatch.setattr(beneath, "stat", full)
+    monkeypatch.setattr(beneath, "stat_confined", full)
     with pytest.raises(PathEscape) as caught:
         confine("a.txt", prepare_roots(root), at="/path")
     assert (caught.value.finding.code, caught.value.finding.blame) == ("path_unreachable", "host")
@@ -506,14 +506,14 @@ def test_many_links_end(method, root):
 def test_without_the_system_call(monkeypatch):
     """Where the kernel lacks the call, or the system is another, the walk is chosen."""
     monkeypatch.setattr(beneath, "_openat2", lambda: None)
-    assert beneath.method() == "walk"
+    assert beneath.open_method() == "walk"
     monkeypatch.setattr(os, "supports_dir_fd", set())
-    assert beneath.method() == "resolve"
+    assert beneath.open_method() == "resolve"
 
 
 def test_the_probe_of_the_system_call(monkeypatch):
     """An unknown call number is taken for an old kernel, another platform is never asked."""
-    probe = beneath._openat2.__wrapped__
+    probe = beneath._load_openat2.__wrapped__
     monkeypatch.setattr(beneath, "_SYS_OPENAT2", 100_000)
     assert probe() is None
     monkeypatch.setattr(beneath.sys, "platform", "other")

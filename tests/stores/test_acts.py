@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from pokayoke.core.ledger.admission import Approval, Charge, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge
 from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
-from pokayoke.core.state.kill_switch import Seen
-from pokayoke.core.state.run_state import Taint, latch, worsen
+from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.core.state.run_state import Taint, latch, step_down_to
 from pokayoke.errors import StoreError
 from pokayoke.stores import operations as acts
-from pokayoke.stores.operations import Act, Changes, Need
-from pokayoke.stores.values import Entry, Flip, Query
+from pokayoke.stores.operations import Operation, ReadSet, WriteSet
+from pokayoke.stores.values import AuditEntry, RecordQuery, SwitchCommand
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
 QUESTION = Approval("a1", "f1", "pay", "pay@1", {"amount": [1, 2.5, None, "é"]}, "r", 100.0, 200.0)
@@ -25,7 +25,7 @@ def wish(**changes):
 
 
 def request(claim=WISH, **changes):
-    base = Request(claim.run_id if claim else "r", "pay", "write", None, claim.now if claim else 100.0, claim)
+    base = AdmissionRequest(claim.run_id if claim else "r", "pay", "write", None, claim.now if claim else 100.0, claim)
     return msgspec.structs.replace(base, **changes)
 
 
@@ -107,7 +107,7 @@ def test_a_completion_whose_claim_was_lost_is_a_late_effect(store):
     (line,) = store.audit()
     assert (line.kind, line.subject, line.at, line.number) == ("late_effect", "k", 105.0, 1)
     assert line.data == {"claim_id": "c9", "state": "executing", "reference": "r9"}
-    assert store.settle(Settlement("none", "c9", "failed_final", 105.0)) == acts.Settled(False, None)
+    assert store.settle(Settlement("none", "c9", "failed_final", 105.0)) == acts.SettleResult(False, None)
 
 
 def test_a_second_attempt_replaces_the_first(store):
@@ -221,7 +221,9 @@ def test_a_run_is_kept_as_it_is(store):
     taint = Taint("read", "id", 3, "a \x00 and a \ud800")
 
     def change(state):
-        return msgspec.structs.replace(latch(worsen(state, "safe_mode", "tool_failure"), taint), tokens=7, started=1.5)
+        return msgspec.structs.replace(
+            latch(step_down_to(state, "safe_mode", "tool_failure"), taint), tokens=7, started=1.5
+        )
 
     before, after = store.change_run("r", change)
     assert (before.version, after.version) == (0, 1)
@@ -239,7 +241,7 @@ def test_a_change_that_changes_nothing_is_not_written(store):
 
 def test_a_stopped_run_admits_nothing(store):
     """From the moment a run has stopped, its claims are refused; another run's are not."""
-    store.change_run("r", lambda state: worsen(state, "stopped", "tool_failure"))
+    store.change_run("r", lambda state: step_down_to(state, "stopped", "tool_failure"))
     assert store.admit(request()).finding.code == "run_stopped"
     assert store.record("k") is None
     assert store.admit(request(wish(run_id="r2"))).kind == "execute"
@@ -387,10 +389,10 @@ def test_a_person_settles_a_doubt(store, happened, state):
 def test_invalid_outputs_flip_the_switch_for_every_store(site):
     """Three invalid outputs in a row open a tool's switch; from then on every store refuses writes."""
     first, second = site.open(), site.open()
-    assert first.observe([Seen("read", False, 90.0)] * 2, 95.0) == ()
+    assert first.observe([OutputObservation("read", False, 90.0)] * 2, 95.0) == ()
     (rate,) = second.rates()
     assert (rate.tool, rate.streak, rate.recent) == ("read", 2, ((95.0, False), (95.0, False)))
-    (turned,) = second.observe([Seen("read", False, 96.0)], 97.0)
+    (turned,) = second.observe([OutputObservation("read", False, 96.0)], 97.0)
     assert (turned.scope, turned.mode, turned.epoch, turned.manual) == ("read", "open", 1, False)
     assert first.switches() == (turned,)
     assert first.rates()[0].recent == ()
@@ -408,20 +410,25 @@ def test_a_doubt_keeps_a_switch_open_until_a_person_closes_it(store):
         store.admit(request(wish(key=f"r{number}", tool="read")))
         store.settle(Settlement(f"r{number}", "c1", state, 101.0))
     store.admit(request(wish(key="open", tool="read")))
-    turned = {s.scope: s for s in store.observe([Seen("pay", False, 90.0)] * 3 + [Seen("read", False, 90.0)] * 3, 95.0)}
+    turned = {
+        s.scope: s
+        for s in store.observe(
+            [OutputObservation("pay", False, 90.0)] * 3 + [OutputObservation("read", False, 90.0)] * 3, 95.0
+        )
+    }
     assert (turned["pay"].manual, turned["read"].manual) == (True, False)
 
 
 def test_a_person_flips_a_switch(store):
     """A flip by hand refuses writes, its repetition is recognised, and closing it lets them through in a later epoch."""
-    store.observe([Seen("read", True, 90.0)], 95.0)
-    flip = Flip("read", "open", "ann", "maintenance", 100.0)
+    store.observe([OutputObservation("read", True, 90.0)], 95.0)
+    flip = SwitchCommand("read", "open", "ann", "maintenance", 100.0)
     opened = store.flip(flip)
     assert store.flip(flip) == opened
     assert (opened.mode, opened.manual, opened.epoch) == ("open", True, 1)
     assert store.rates()[0].recent == ()
     assert store.admit(request()).finding.code == "kill_switch"
-    closed = store.flip(Flip("read", "closed", "ann", "done", 101.0))
+    closed = store.flip(SwitchCommand("read", "closed", "ann", "done", 101.0))
     assert (closed.mode, closed.epoch) == ("closed", 2)
     answer = store.admit(request())
     assert (answer.kind, answer.record.epoch) == ("execute", 2)
@@ -431,7 +438,9 @@ def test_a_person_flips_a_switch(store):
 
 def test_notes_are_numbered(store):
     """Lines of the audit come back whole, numbered from 1, page by page."""
-    lines = [Entry(float(n), "compensated", f"k{n}", "ann", "\x00why", {"n": n, "text": "\ud800"}) for n in range(5)]
+    lines = [
+        AuditEntry(float(n), "compensated", f"k{n}", "ann", "\x00why", {"n": n, "text": "\ud800"}) for n in range(5)
+    ]
     for line in lines:
         store.note(line)
     kept = store.audit()
@@ -451,10 +460,10 @@ def test_an_act_that_fails_changes_nothing(store):
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        store.run(Act("test", Need(record="k"), fails))
+        store.run(Operation("test", ReadSet(record="k"), fails))
     with pytest.raises(ZeroDivisionError):
         store.change_run("r", lambda _: 1 / 0)
-    assert (store.load_run("r"), store.audit(), store.records(Query())) == (None, (), ())
+    assert (store.load_run("r"), store.audit(), store.records(RecordQuery())) == (None, (), ())
     assert store.admit(request()).kind == "execute"
 
 
@@ -463,12 +472,14 @@ def test_an_act_sees_everything_it_asked_for(store):
     store.admit(request(charges=(Charge("n", 5, None, 1.0),)))
     store.change_run("r", lambda state: msgspec.structs.replace(state, calls=1))
     store.propose(QUESTION)
-    store.flip(Flip("read", "open", "ann", "", 1.0))
-    seen = store.run(Act("test", Need("k", "r", True, ("n", "m"), None, "a1", "all"), lambda books: (Changes(), books)))
+    store.flip(SwitchCommand("read", "open", "ann", "", 1.0))
+    seen = store.run(
+        Operation("test", ReadSet("k", "r", True, ("n", "m"), None, "a1", "all"), lambda books: (WriteSet(), books))
+    )
     assert (seen.record.key, seen.run.calls, seen.approval.id) == ("k", 1, "a1")
     assert set(seen.used) == {"n"}
     assert set(seen.board.switches) == {"read"}
-    nothing = store.run(Act("test", Need(), lambda books: (Changes(), books)))
+    nothing = store.run(Operation("test", ReadSet(), lambda books: (WriteSet(), books)))
     assert (nothing.record, nothing.run, nothing.approval, dict(nothing.used)) == (None, None, None, {})
 
 
@@ -479,7 +490,7 @@ async def test_asynchronous_twins_do_the_same(store):
     assert (await store.achange_run("r", lambda state: msgspec.structs.replace(state, calls=3)))[1].calls == 3
     assert store.record("k").state == "completed"
     with pytest.raises(StoreError, match="no record 'zz'"):
-        await store.arun(acts.deciding(Resolution("zz", True, "ann", "", 1.0)))
+        await store.arun(acts.decide_operation(Resolution("zz", True, "ann", "", 1.0)))
 
 
 def test_a_key_is_claimed_once_by_many_threads(site):

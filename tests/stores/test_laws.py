@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.ledger.admission import Approval, Charge, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge
 from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
-from pokayoke.core.state.kill_switch import Seen
-from pokayoke.core.state.run_state import Taint, begin_turn, latch, unlatch, worsen
+from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.core.state.run_state import Taint, begin_turn, latch, step_down_to, unlatch
 from pokayoke.errors import StoreError
 from pokayoke.stores import MemoryStore
 from pokayoke.stores.sqlite.store import SqliteStore
-from pokayoke.stores.values import Entry, Flip, Query
+from pokayoke.stores.values import AuditEntry, RecordQuery, SwitchCommand
 
 KEYS, CALLERS, TOOLS, RUNS = ("k1", "k2"), ("c1", "c2", "c3"), ("pay", "read"), ("r1", "r2")
 TIMES = st.floats(1.0, 2_000.0, allow_nan=False).map(lambda value: round(value, 1))
@@ -62,15 +62,15 @@ CHARGES = st.lists(
 
 
 def request(claim, write, asks, charges):
-    return Request(
+    return AdmissionRequest(
         claim.run_id, claim.tool, "write" if write else "read", None, claim.now, claim if write else None, charges, asks
     )
 
 
 def change(kind, taint):
     steps = {
-        "worsen": lambda state: worsen(state, "safe_mode", "tool_failure"),
-        "end": lambda state: worsen(state, "final_answer", "loop_detected"),
+        "worsen": lambda state: step_down_to(state, "safe_mode", "tool_failure"),
+        "end": lambda state: step_down_to(state, "final_answer", "loop_detected"),
         "latch": lambda state: latch(state, taint),
         "unlatch": lambda state: unlatch(state, taint.tool),
         "turn": begin_turn,
@@ -84,7 +84,9 @@ CHANGES = st.builds(
     st.builds(Taint, st.sampled_from(TOOLS), st.just("i"), st.integers(1, 9), TEXTS),
 )
 SEEN = st.lists(
-    st.builds(Seen, st.sampled_from(TOOLS), st.sampled_from([False, False, True]), TIMES), min_size=1, max_size=4
+    st.builds(OutputObservation, st.sampled_from(TOOLS), st.sampled_from([False, False, True]), TIMES),
+    min_size=1,
+    max_size=4,
 )
 STEPS = st.one_of(
     st.tuples(
@@ -117,11 +119,15 @@ STEPS = st.one_of(
     st.tuples(st.just("answer"), st.tuples(st.sampled_from(["a1", "a2"]), st.booleans(), TEXTS, TIMES)),
     st.tuples(
         st.just("flip"),
-        st.builds(Flip, st.sampled_from([*TOOLS, "*"]), st.sampled_from(["open", "closed"]), TEXTS, TEXTS, TIMES),
+        st.builds(
+            SwitchCommand, st.sampled_from([*TOOLS, "*"]), st.sampled_from(["open", "closed"]), TEXTS, TEXTS, TIMES
+        ),
     ),
     st.tuples(
         st.just("note"),
-        st.builds(Entry, TIMES, st.just("compensated"), TEXTS, TEXTS, TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=1)),
+        st.builds(
+            AuditEntry, TIMES, st.just("compensated"), TEXTS, TEXTS, TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=1)
+        ),
     ),
     st.tuples(st.just("prune"), st.tuples(TIMES, TIMES)),
 )
@@ -148,7 +154,7 @@ def do(store, step):
 def everything(store):
     """All that a store holds, in an order of its own."""
     return {
-        "records": store.records(Query()),
+        "records": store.records(RecordQuery()),
         "whole": [store.record(key) for key in KEYS],
         "runs": [store.load_run(run) for run in RUNS],
         "approvals": sorted(store.approvals(), key=lambda one: (one.asked_at, one.fingerprint)),
@@ -190,7 +196,7 @@ def test_whatever_happens_a_key_is_completed_once(folder, calls):
     try:
         for number, (key, caller) in enumerate(calls):
             wish = Claim(key, "h", caller, "pay", "pay@1", "r1", float(number), 1_000.0)
-            store.admit(Request("r1", "pay", "write", None, wish.now, wish))
+            store.admit(AdmissionRequest("r1", "pay", "write", None, wish.now, wish))
             if store.settle(Settlement(key, caller, "completed", wish.now, output=b"%d" % number)).accepted:
                 first.setdefault(key, b"%d" % number)
         assert {key: store.record(key).output for key in first} == first
@@ -203,5 +209,5 @@ def test_the_law_notices_a_difference(folder):
     memory, other = MemoryStore(), MemoryStore()
     wish = Claim("k1", "h", "c1", "pay", "pay@1", "r1", 1.0, 10.0)
     for store, owner in ((memory, "a"), (other, "b")):
-        store.admit(Request("r1", "pay", "write", None, 1.0, msgspec.structs.replace(wish, owner=owner)))
+        store.admit(AdmissionRequest("r1", "pay", "write", None, 1.0, msgspec.structs.replace(wish, owner=owner)))
     assert everything(memory) != everything(other)

@@ -5,12 +5,12 @@ import time
 import msgspec
 import pytest
 
-from pokayoke.core.ledger.admission import Approval, Charge, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge
 from pokayoke.core.ledger.transitions import Claim, Settlement
-from pokayoke.core.state.kill_switch import Seen
-from pokayoke.core.state.run_state import Taint, latch, worsen
+from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.core.state.run_state import Taint, latch, step_down_to
 from pokayoke.stores.sql import queries
-from pokayoke.stores.values import Flip, Query
+from pokayoke.stores.values import RecordQuery, SwitchCommand
 
 STATES = ("executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt")
 
@@ -18,11 +18,13 @@ STATES = ("executing", "resolving", "completed", "failed_retriable", "failed_fin
 def put(store, key, state="completed", *, tool="pay", run="r", claimed=100.0, settled=110.0, output=b"1"):
     """A record in a state."""
     wish = Claim(key, "h", "c1", tool, f"{tool}@1", run, claimed, 1_000.0)
-    store.admit(Request(run, tool, "write", None, claimed, wish))
+    store.admit(AdmissionRequest(run, tool, "write", None, claimed, wish))
     if state == "resolving":
         store.settle(Settlement(key, "c1", "in_doubt", settled))
         store.admit(
-            Request(run, tool, "write", None, settled, msgspec.structs.replace(wish, claim_id="c2", resolves=True))
+            AdmissionRequest(
+                run, tool, "write", None, settled, msgspec.structs.replace(wish, claim_id="c2", resolves=True)
+            )
         )
     elif state != "executing":
         store.settle(Settlement(key, "c1", state, settled, output=output if state == "completed" else None))
@@ -40,7 +42,7 @@ def full(store):
 
 
 def keys(store, **query):
-    return [record.key for record in store.records(Query(**query))]
+    return [record.key for record in store.records(RecordQuery(**query))]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_a_query_finds_exactly_what_it_describes(full, query, expected):
 def test_pages_hold_every_record_once(full):
     """Going on after the last key of each page shows all records in order, none twice."""
     seen, after = [], None
-    while page := full.records(Query(after=after, limit=2)):
+    while page := full.records(RecordQuery(after=after, limit=2)):
         seen += [record.key for record in page]
         after = page[-1].key
     assert seen == [f"k{number}" for number in range(9)]
@@ -87,7 +89,7 @@ def test_keys_are_ordered_by_their_characters(store):
 
 def test_a_list_leaves_outputs_out(full):
     """Lists hold everything but outputs; a single record holds that, too."""
-    (listed,) = full.records(Query(run_id="r2"))
+    (listed,) = full.records(RecordQuery(run_id="r2"))
     whole = full.record("k7")
     assert (whole.output, listed) == (b"1", msgspec.structs.replace(whole, output=None))
 
@@ -95,8 +97,8 @@ def test_a_list_leaves_outputs_out(full):
 def test_switches_and_rates_stand_in_the_order_of_their_names(store):
     """By code points, whatever came first."""
     for scope in ("read", "*", "Read", "pay"):
-        store.flip(Flip(scope, "open", "ann", "", 100.0))
-    store.observe([Seen(tool, True, 200.0) for tool in ("b", "B", "a")], 200.0)
+        store.flip(SwitchCommand(scope, "open", "ann", "", 100.0))
+    store.observe([OutputObservation(tool, True, 200.0) for tool in ("b", "B", "a")], 200.0)
     assert [switch.scope for switch in store.switches()] == ["*", "Read", "pay", "read"]
     assert [rate.tool for rate in store.rates()] == ["B", "a", "b"]
 
@@ -138,7 +140,7 @@ def test_what_is_forgotten_may_be_done_again(store):
     put(store, "k")
     store.prune(10_000.0, by="ann", now=10_000.0)
     wish = Claim("k", "h", "c5", "pay", "pay@1", "r", 20_000.0, 10.0)
-    assert store.admit(Request("r", "pay", "write", None, 20_000.0, wish)).record.attempt == 1
+    assert store.admit(AdmissionRequest("r", "pay", "write", None, 20_000.0, wish)).record.attempt == 1
 
 
 def test_more_than_one_chunk_is_forgotten(durable, monkeypatch):
@@ -157,7 +159,7 @@ def test_what_was_forgotten_before_pruning_was_interrupted_is_in_the_audit(durab
     store = durable.open()
     for number in range(7):
         put(store, f"k{number}")
-    owner, name = (store, "_do") if durable.kind == "postgres" else (store._writer, "do")
+    owner, name = (store, "_run_transaction") if durable.kind == "postgres" else (store._writer, "run_work")
     forget, rounds = getattr(owner, name), iter([True, False])
 
     def interrupted(*given):
@@ -201,13 +203,13 @@ def test_idle_runs_and_their_limits_are_forgotten(durable):
     store = durable.open()
     for run in ("idle", "held", "stopped", "latched", "a:b"):
         store.change_run(run, lambda state: msgspec.structs.replace(state, calls=1))
-    store.change_run("stopped", lambda state: worsen(state, "stopped", "kill_switch"))
+    store.change_run("stopped", lambda state: step_down_to(state, "stopped", "kill_switch"))
     for run in ("latched", "a:b"):
         store.change_run(run, lambda state: latch(state, Taint("crm", '"taints":[]', 1, '"mode":"stopped"')))
     put(store, "k", "in_doubt", run="held")
 
     def used(name):
-        return store.admit(Request("x", "t", "write", None, 1.0, None, (Charge(name, 1, None, 1.0),))).kind
+        return store.admit(AdmissionRequest("x", "t", "write", None, 1.0, None, (Charge(name, 1, None, 1.0),))).kind
 
     assert {used(name) for name in COUNTERS} == {"execute"}
     store.prune(1_000.0, by="ann", now=1e12)

@@ -5,18 +5,18 @@ import signal
 
 import msgspec
 
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
-from pokayoke.core.state.kill_switch import Seen
-from pokayoke.core.state.run_state import Taint, begin_turn, latch, unlatch, worsen
+from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.core.state.run_state import Taint, begin_turn, latch, step_down_to, unlatch
 from pokayoke.stores import MemoryStore, memory
-from pokayoke.stores.values import Flip
+from pokayoke.stores.values import SwitchCommand
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0)
 
 
 def _done(store, key, output):
-    store.admit(Request("r", "pay", "write", None, 100.0, msgspec.structs.replace(WISH, key=key)))
+    store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, msgspec.structs.replace(WISH, key=key)))
     assert store.settle(Settlement(key, "c1", "completed", 101.0, output))
 
 
@@ -28,7 +28,7 @@ def test_outputs_are_bounded_and_records_are_not():
     kept = [store.record(f"k{number}") for number in range(5)]
     assert [record.output is not None for record in kept] == [False, False, False, True, True]
     assert {record.state for record in kept} == {"completed"}
-    again = store.admit(Request("r", "pay", "write", None, 102.0, msgspec.structs.replace(WISH, key="k0")))
+    again = store.admit(AdmissionRequest("r", "pay", "write", None, 102.0, msgspec.structs.replace(WISH, key="k0")))
     assert again.kind == "replay"
 
 
@@ -45,15 +45,15 @@ def test_counting_an_output_goes_through_no_records():
     """Which tools have an effect in doubt is known as it comes and goes, by a failure, a lookup or a person."""
     store = MemoryStore()
     store._records = _Unscanned()
-    store.flip(Flip("*", "closed", "ann", "begin", 99.0))
+    store.flip(SwitchCommand("*", "closed", "ann", "begin", 99.0))
     doubts = []
 
     def observed():
-        store.observe([Seen("pay", valid=True, at=101.0, read=True, run_id="r")], 101.0)
-        doubts.append(set(store._board().doubtful))
+        store.observe([OutputObservation("pay", valid=True, at=101.0, read=True, run_id="r")], 101.0)
+        doubts.append(set(store._switch_state().doubtful))
 
     for key in ("k1", "k2"):
-        store.admit(Request("r", "pay", "write", None, 100.0, msgspec.structs.replace(WISH, key=key)))
+        store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, msgspec.structs.replace(WISH, key=key)))
         observed()
         store.settle(Settlement(key, "c1", "in_doubt", 101.0))
         observed()
@@ -74,7 +74,7 @@ def test_an_output_over_the_limit_is_not_kept_at_all():
 def test_a_failure_leaves_no_output_behind():
     """What has no output takes nothing from the limit."""
     store = MemoryStore(max_output_bytes=5)
-    store.admit(Request("r", "pay", "write", None, 100.0, WISH))
+    store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
     assert store.settle(Settlement("k", "c1", "in_doubt", 101.0))
     assert store.record("k").state == "in_doubt"
 
@@ -83,7 +83,7 @@ def test_runs_are_bounded_but_for_those_that_must_not_go_on(monkeypatch):
     """The run that was not changed for longest goes; one that was stopped or is latched stays, until it is not."""
     monkeypatch.setattr(memory, "_MOST_RUNS", 2)
     store = MemoryStore()
-    store.change_run("stopped", lambda state: worsen(state, "stopped", "kill_switch"))
+    store.change_run("stopped", lambda state: step_down_to(state, "stopped", "kill_switch"))
     store.change_run("latched", lambda state: latch(state, Taint("crm", "i", 1, "html")))
     for run in ("a", "b", "a", "c"):
         store.change_run(run, begin_turn)

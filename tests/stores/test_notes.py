@@ -3,13 +3,13 @@
 import apsw
 import pytest
 
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Settlement
-from pokayoke.core.state.run_state import worsen
+from pokayoke.core.state.run_state import step_down_to
 from pokayoke.stores.sqlite import cache as sqlite_notes
-from pokayoke.stores.sqlite.connection import Connection
+from pokayoke.stores.sqlite.connection import SqliteConnection
 from pokayoke.stores.sqlite.store import SqliteStore
-from pokayoke.stores.values import Flip
+from pokayoke.stores.values import SwitchCommand
 
 
 @pytest.fixture
@@ -39,19 +39,19 @@ def there(url, here):
 def read(monkeypatch):
     """The statements that were read."""
     seen = []
-    fetch = Connection.fetch
+    fetch = SqliteConnection.fetch
 
     def counted(self, sql, values=()):
         seen.append(sql)
         return fetch(self, sql, values)
 
-    monkeypatch.setattr(Connection, "fetch", counted)
+    monkeypatch.setattr(SqliteConnection, "fetch", counted)
     return seen
 
 
 def claim(store, key="k", claim_id="c1"):
     wish = Claim(key, "h", claim_id, "pay", "pay@1", "r", 100.0, 10.0)
-    return store.admit(Request("r", "pay", "write", None, 100.0, wish))
+    return store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, wish))
 
 
 def done(key="k", claim_id="c1", state="completed"):
@@ -85,37 +85,37 @@ def test_a_claim_of_another_process_is_seen(here, there):
 
 def test_a_switch_of_another_process_is_seen(here, there):
     """A kill switch that another process opens refuses the very next write, and closed lets it pass."""
-    there.flip(Flip("*", "open", "ann", "incident", 1.0))
+    there.flip(SwitchCommand("*", "open", "ann", "incident", 1.0))
     assert claim(here).finding.code == "kill_switch"
-    there.flip(Flip("*", "closed", "ann", "over", 2.0))
+    there.flip(SwitchCommand("*", "closed", "ann", "over", 2.0))
     assert claim(here).kind == "execute"
 
 
 def test_a_run_that_another_process_stops_is_seen(here, there):
     """A run that is stopped elsewhere claims nothing here."""
-    there.change_run("r", lambda state: worsen(state, "stopped", "kill_switch"))
+    there.change_run("r", lambda state: step_down_to(state, "stopped", "kill_switch"))
     assert claim(here).finding.code == "run_stopped"
 
 
 def test_a_change_of_its_own_is_seen(here):
     """The run's state and the switches that this store has written count from then on."""
-    here.change_run("r", lambda state: worsen(state, "stopped", "kill_switch"))
+    here.change_run("r", lambda state: step_down_to(state, "stopped", "kill_switch"))
     assert claim(here).finding.code == "run_stopped"
 
 
 def test_what_was_rolled_back_is_forgotten(here, monkeypatch):
     """A claim whose commit failed is not there for its settlement, nor for the next claim."""
-    real = Connection.commit
+    real = SqliteConnection.commit
     error = apsw.FullError("full")
     error.result = 13
 
     def full(_):
         raise error
 
-    monkeypatch.setattr(Connection, "commit", full)
+    monkeypatch.setattr(SqliteConnection, "commit", full)
     with pytest.raises(Exception, match="the disk is full"):
         claim(here)
-    monkeypatch.setattr(Connection, "commit", real)
+    monkeypatch.setattr(SqliteConnection, "commit", real)
     assert here.settle(done()).record is None
     assert claim(here, claim_id="c2").kind == "execute"
 

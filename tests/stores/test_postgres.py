@@ -22,11 +22,11 @@ from pokayoke.errors import StoreError
 from pokayoke.stores.postgres import pool as postgres_link
 from pokayoke.stores.postgres import store as postgres
 from pokayoke.stores.postgres.store import PostgresStore
-from pokayoke.stores.postgres.transaction import locking
-from pokayoke.stores.postgres.url import place
+from pokayoke.stores.postgres.transaction import lock_statement
+from pokayoke.stores.postgres.url import parse_url
 from pokayoke.stores.sql import migrations as schema
-from pokayoke.stores.sql.statements import MIGRATION, Lock
-from pokayoke.stores.values import Query
+from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
+from pokayoke.stores.values import RecordQuery
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def sql(url, text, *values):
 )
 def test_a_url_says_how_patient_and_how_many(url, expected):
     """Our own parameters are read and taken out; libpq never sees them."""
-    at = place(url)
+    at = parse_url(url)
     assert (at.act_timeout, at.pool_size, at.prepare) == expected
     found = psycopg.conninfo.conninfo_to_dict(at.conninfo)
     assert not set(found) & {"act_timeout", "pool_size", "prepare"}
@@ -78,7 +78,7 @@ def test_a_url_says_how_patient_and_how_many(url, expected):
 
 def test_what_bounds_a_dead_peer_is_set_unless_the_url_says_otherwise():
     """TCP notices a dead peer within the time of an act; a value of the URL wins."""
-    at = psycopg.conninfo.conninfo_to_dict(place("postgresql://h/d?act_timeout=4&keepalives_idle=77").conninfo)
+    at = psycopg.conninfo.conninfo_to_dict(parse_url("postgresql://h/d?act_timeout=4&keepalives_idle=77").conninfo)
     assert (at["tcp_user_timeout"], at["keepalives_idle"]) == ("4000", "77")
 
 
@@ -97,7 +97,7 @@ def test_what_bounds_a_dead_peer_is_set_unless_the_url_says_otherwise():
 )
 def test_each_of_several_servers_gets_a_part_of_the_time(url, seconds):
     """A server that is silent leaves time for the next one; a smaller limit of the URL holds, libpq's least is 2."""
-    assert place(url).connect_timeout(10.0) == seconds
+    assert parse_url(url).connect_timeout(10.0) == seconds
 
 
 @pytest.mark.usefixtures("url")
@@ -114,7 +114,7 @@ def test_a_silent_server_is_passed_over():
 def test_a_session_is_never_in_another_encoding(monkeypatch):
     """Whatever the environment prefers, every text can be reported."""
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
-    at = psycopg.conninfo.conninfo_to_dict(place("postgresql://h/d?client_encoding=SQL_ASCII").conninfo)
+    at = psycopg.conninfo.conninfo_to_dict(parse_url("postgresql://h/d?client_encoding=SQL_ASCII").conninfo)
     assert at["client_encoding"] == "UTF8"
 
 
@@ -197,7 +197,7 @@ def test_a_newer_ledger_is_refused(store, url, create):
 
 def test_an_older_ledger_names_the_command(store, url, monkeypatch):
     """A program that needs newer tables does not bring them up to date unasked."""
-    monkeypatch.setattr(schema, "latest", lambda: 9_999)
+    monkeypatch.setattr(schema, "latest_version", lambda: 9_999)
     with pytest.raises(StoreError, match=r"needs 9999.*ledger migrate"):
         PostgresStore(url)
 
@@ -232,7 +232,7 @@ def test_an_act_that_waited_for_a_migration_looks_after_it(store, url):
 
     thread = threading.Thread(target=act)
     with psycopg.connect(url) as conn:
-        conn.execute(*locking((Lock(MIGRATION),)))
+        conn.execute(*lock_statement((AdvisoryLock(MIGRATION),)))
         conn.execute("UPDATE pokayoke_meta SET value = '9999' WHERE name = 'schema_version'")
         thread.start()
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
@@ -305,11 +305,11 @@ def test_a_refused_act_leaves_its_connection_usable(store):
 def test_no_more_connections_than_allowed(url):
     """A pool of one: who waits too long for it is told so; then it serves again."""
     store = PostgresStore(joined(url, "pool_size=1", "act_timeout=0.5"), create=True)
-    shelf = store._links.shelf()
-    link = shelf.take(time.monotonic() + 5)
+    shelf = store._links.pool_for_threads()
+    link = shelf.acquire_connection(time.monotonic() + 5)
     with pytest.raises(StoreError, match="all 1 connections were in use"):
         store.admit(wish("k"))
-    shelf.give_back(link)
+    shelf.release_connection(link)
     assert store.admit(wish("k")).kind == "execute"
     assert len(shelf.free) == 1
     store.close()
@@ -334,9 +334,9 @@ def test_the_commit_is_durable_whatever_the_session_says(url):
     for given, held in (("off", "on"), ("remote_apply", "remote_apply")):
         store = PostgresStore(url.replace("options=", f"options=-csynchronous_commit%3D{given}%20"), create=True)
         seen = []
-        shelf = store._links.shelf()
+        shelf = store._links.pool_for_threads()
         link = shelf.free[-1]
-        exchange = link.exchange
+        exchange = link.execute_batch
 
         def spy(statements, exchange=exchange, seen=seen, **more):
             if statements[-1][0] == "COMMIT":
@@ -346,7 +346,7 @@ def test_the_commit_is_durable_whatever_the_session_says(url):
                 return rows[1:]
             return exchange(statements, **more)
 
-        link.exchange = spy
+        link.execute_batch = spy
         store.admit(wish(f"k-{given}"))
         assert seen == [held]
         store.close()
@@ -367,7 +367,7 @@ def test_several_event_loops_one_after_another(store):
 
         asyncio.run(acts())
         assert len(store._links._loops) == 1
-    assert len(store.records(Query(states=("completed",)))) == 36
+    assert len(store.records(RecordQuery(states=("completed",)))) == 36
 
 
 def test_two_event_loops_at_once(store):
@@ -381,7 +381,7 @@ def test_two_event_loops_at_once(store):
         asyncio.run(acts())
 
     _together([lambda: loop("a"), lambda: loop("b")])
-    assert len(store.records(Query())) == 40
+    assert len(store.records(RecordQuery())) == 40
 
 
 async def test_a_cancelled_act_leaves_nothing_behind(store):
@@ -399,7 +399,7 @@ async def test_a_cancelled_act_leaves_nothing_behind(store):
 async def test_a_task_cancelled_while_the_server_works_is_let_go_at_once(store, url):
     """Cancelled while it waits for a lock in the server: no wait for the server, and the slot is free again."""
     with psycopg.connect(url) as holder:
-        holder.execute(*locking((Lock("record:k"),)))
+        holder.execute(*lock_statement((AdvisoryLock("record:k"),)))
         task = asyncio.create_task(store.aadmit(wish("k")))
         while not sql(url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):  # noqa: ASYNC110 - the server has no event
             await asyncio.sleep(0.01)
@@ -426,7 +426,7 @@ def test_an_interrupted_thread_is_let_go_at_once(store, url):
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with psycopg.connect(url) as holder:
-            holder.execute(*locking((Lock("record:k"),)))
+            holder.execute(*lock_statement((AdvisoryLock("record:k"),)))
             signal.setitimer(signal.ITIMER_REAL, 0.5)
             began = time.monotonic()
             with pytest.raises(Interrupt):
@@ -505,7 +505,7 @@ def test_a_forked_process_opens_its_own_connections(store):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert store.admit(wish("after")).kind == "execute"
     assert {link.info.backend_pid for link in store._links.shelf().free} == parents
-    assert {record.key for record in store.records(Query())} == {"before", "child", "after"}
+    assert {record.key for record in store.records(RecordQuery())} == {"before", "child", "after"}
 
 
 def test_a_process_forked_while_threads_act(store):
@@ -550,7 +550,7 @@ def test_what_was_committed_while_it_waited_is_seen(store, url, asynchronous):
 
     first = PostgresStore(url)
     with psycopg.connect(url) as holder:
-        statement, values = locking((Lock("record:k"),))
+        statement, values = lock_statement((AdvisoryLock("record:k"),))
         holder.execute(statement, values)
         thread = threading.Thread(target=second)
         thread.start()
@@ -571,7 +571,7 @@ def test_an_act_that_only_looks_sees_what_was_committed_while_it_waited(store, u
     """Without a write that could collide, the snapshot alone decides: it begins after the lock is held."""
     seen = []
     with psycopg.connect(url) as holder:
-        holder.execute(*locking((Lock("run:r"),)))
+        holder.execute(*lock_statement((AdvisoryLock("run:r"),)))
         thread = threading.Thread(target=lambda: seen.append(store.change_run("r", lambda state: state)[0].calls))
         thread.start()
         _until(lambda: sql(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") != [(0,)])
@@ -585,7 +585,7 @@ def test_an_act_that_waits_too_long_for_a_lock_gives_up(url):
     """Somebody holds the lock: the act ends in time with a reason, and nothing was written."""
     store = PostgresStore(joined(url, "act_timeout=0.5"), create=True)
     with psycopg.connect(url) as holder:
-        statement, values = locking((Lock("record:k"),))
+        statement, values = lock_statement((AdvisoryLock("record:k"),))
         holder.execute(statement, values)
         began = time.monotonic()
         with pytest.raises(StoreError, match=r"(held a lock|no answer).*nothing was written"):
@@ -620,7 +620,7 @@ def test_prepare_off_prepares_nothing(url):
     store = PostgresStore(joined(url, "prepare=off"), create=True)
     for number in range(10):
         store.admit(wish(f"k{number}"))
-    assert not any(link._prepared._names for link in store._links.shelf().free)
+    assert not any(link._prepared._names for link in store._links.pool_for_threads().free)
     store.close()
 
 
@@ -630,7 +630,7 @@ def test_acts_survive_a_pooler_that_forgets_sessions(store):
         assert store.admit(wish(f"k{number}")).kind == "execute"
         for link in store._links.shelf().free:
             link.execute(b"DISCARD ALL" if number % 2 else b"DEALLOCATE ALL")
-    assert len(store.records(Query())) == 12
+    assert len(store.records(RecordQuery())) == 12
 
 
 # -- the rest -------------------------------------------------------------------------------------
@@ -649,7 +649,7 @@ def test_pruning_goes_in_small_steps(store, monkeypatch):
         store.settle(done(f"k{number}"))
     store.admit(wish("open"))
     assert store.prune(time.time() + 1, by="me", now=time.time()) == 8
-    assert [record.key for record in store.records(Query())] == ["open"]
+    assert [record.key for record in store.records(RecordQuery())] == ["open"]
     assert [(entry.kind, entry.by, entry.data["records"]) for entry in store.audit()] == [
         ("pruned", "me", records) for records in (3, 3, 2)
     ]
@@ -702,6 +702,6 @@ def _until(true, seconds=20.0):
 def test_an_unescaped_password_is_not_taken_for_a_host_and_a_database():
     """A second @ before the parameters is a mistake, told without repeating the URL."""
     with pytest.raises(StoreError, match="percent notation") as caught:
-        place("postgresql://u:p@ss/CANARY@127.0.0.1:1/db")
+        parse_url("postgresql://u:p@ss/CANARY@127.0.0.1:1/db")
     assert "CANARY" not in str(caught.value)
-    assert place("postgresql://u:p%40ss@127.0.0.1:1/d%40b").name == "127.0.0.1:1/d@b"
+    assert parse_url("postgresql://u:p%40ss@127.0.0.1:1/d%40b").name == "127.0.0.1:1/d@b"

@@ -14,7 +14,7 @@ from tcpproxy import Proxy, once
 from pokayoke.core.ledger.admission import Charge
 from pokayoke.errors import StoreError
 from pokayoke.stores.postgres.store import PostgresStore
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 PATIENCE = 2.0
 BOUND = 2 * PATIENCE + 5  # twice the time of an act, and room for a busy machine: it only has to end
@@ -308,7 +308,7 @@ def test_a_stalled_backend_ends_in_a_bounded_refusal(cluster, url):
     PostgresStore(url, create=True).close()
     store = PostgresStore(joined(url, f"act_timeout={PATIENCE}"))
     store.admit(wish("warm"))
-    (pid,) = {link.info.backend_pid for link in store._links.shelf().free}
+    (pid,) = {link.info.backend_pid for link in store._links.pool_for_threads().free}
     cluster.stall(pid)
     try:
         began = time.monotonic()
@@ -326,7 +326,7 @@ def test_a_stalled_postmaster_does_not_hold_a_caller(cluster, url):
     """SIGSTOP of the postmaster: no new connection, yet a bounded refusal."""
     PostgresStore(url, create=True).close()
     store = PostgresStore(joined(url, f"act_timeout={PATIENCE}"))
-    store._links.shelf().free.pop().close()
+    store._links.pool_for_threads().free.pop().close()
     cluster.signal(0, signal.SIGSTOP)
     try:
         began = time.monotonic()
@@ -343,8 +343,8 @@ def test_a_caller_that_stops_amid_an_act_frees_its_locks(url):
     """A client that holds locks and says nothing more is ended by the server; others get their turn."""
     store = PostgresStore(joined(url, f"act_timeout={PATIENCE}"), create=True)
     frozen, go_on = threading.Event(), threading.Event()
-    link = store._links.shelf().free[-1]
-    exchange = link.exchange
+    link = store._links.pool_for_threads().free[-1]
+    exchange = link.execute_batch
 
     def freezing(statements, **more):
         rows = exchange(statements, **more)
@@ -353,7 +353,7 @@ def test_a_caller_that_stops_amid_an_act_frees_its_locks(url):
             go_on.wait(30)
         return rows
 
-    link.exchange = freezing
+    link.execute_batch = freezing
     late = []
     thread = threading.Thread(target=lambda: late.append(_error(lambda: store.admit(wish("k")))))
     thread.start()
@@ -426,7 +426,7 @@ def test_a_mended_server_is_used_again_without_opening_anew(cluster, url):
     finally:
         cluster.start()
     assert store.admit(wish("after")).kind == "execute"
-    assert [record.key for record in store.records(Query())] == ["after", "before"]
+    assert [record.key for record in store.records(RecordQuery())] == ["after", "before"]
     store.close()
 
 

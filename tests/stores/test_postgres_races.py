@@ -14,10 +14,10 @@ from pgserver import Missing, empty_schema, joined
 
 from pokayoke.core.ledger.admission import Approval, Charge
 from pokayoke.core.ledger.transitions import Resolution
-from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.errors import StoreError
 from pokayoke.stores.postgres.store import PostgresStore
-from pokayoke.stores.values import Flip, Query
+from pokayoke.stores.values import RecordQuery, SwitchCommand
 
 
 @pytest.fixture
@@ -140,11 +140,11 @@ def _changes(store, lots, name):
 
 def _observes(store, lots, name):
     now = time.time()
-    store.observe([Seen(f"t{lots.randrange(3)}", valid=lots.random() < 0.9, at=now)], now)
+    store.observe([OutputObservation(f"t{lots.randrange(3)}", valid=lots.random() < 0.9, at=now)], now)
 
 
 def _flips(store, lots, name):
-    store.flip(Flip(f"t{lots.randrange(3)}", lots.choice(["open", "closed"]), "me", name, time.time()))
+    store.flip(SwitchCommand(f"t{lots.randrange(3)}", lots.choice(["open", "closed"]), "me", name, time.time()))
 
 
 def _answers(store, lots, name):
@@ -213,15 +213,15 @@ def test_no_claim_carries_an_epoch_from_before_a_switch_that_stood(url, round_):
 
     def flip():
         time.sleep(0.2)
-        stores[2].flip(Flip("*", "open", "me", "stop", time.time()))
+        stores[2].flip(SwitchCommand("*", "open", "me", "stop", time.time()))
         # What is claimed now is claimed after the flip was committed.
-        known = {record.key for record in stores[2].records(Query(limit=100_000))}
+        known = {record.key for record in stores[2].records(RecordQuery(limit=100_000))}
         flipped_at.append(known)
         time.sleep(0.3)
         stop.set()
 
     _together([*(lambda n=n: write(n) for n in range(8)), flip])
-    after = {record.key for record in stores[2].records(Query(limit=100_000))}
+    after = {record.key for record in stores[2].records(RecordQuery(limit=100_000))}
     assert flipped_at[0]
     assert after == flipped_at[0]
     for store in stores:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import MissingExtraError, StoreError
 from pokayoke.stores import encryption as seals
-from pokayoke.stores.encryption import Seal, from_environment
+from pokayoke.stores.encryption import Seal, seal_from_environment
 from pokayoke.stores.sql import rows
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 OLD, NEW = b"o" * 32, b"n" * 32
 CANARY = "4111-canary-1111"
@@ -83,7 +83,7 @@ def test_a_bad_key_is_an_error_that_says_how_to_make_one(monkeypatch, text):
     """A key that is no base64, or not 32 bytes, is refused when the store is opened."""
     monkeypatch.setenv(seals.VARIABLE, text)
     with pytest.raises(StoreError, match="openssl rand -base64 32"):
-        from_environment()
+        seal_from_environment()
 
 
 @pytest.mark.parametrize("text", [None, "", " , "])
@@ -92,7 +92,7 @@ def test_without_a_key_nothing_is_sealed(monkeypatch, text):
     monkeypatch.delenv(seals.VARIABLE, raising=False)
     if text is not None:
         monkeypatch.setenv(seals.VARIABLE, text)
-    assert not from_environment().in_use
+    assert not seal_from_environment().has_key
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
@@ -108,14 +108,14 @@ def test_a_missing_package_names_the_extra(monkeypatch):
 
 def filled(store):
     wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
-    store.admit(Request("r", "pay", "write", None, 100.0, wish))
+    store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, wish))
     store.settle(Settlement("k", "c1", "completed", 101.0, output=f'"{CANARY}"'.encode()))
     store.propose(Approval("a", "f", "pay", "pay@1", {"card": CANARY}, "r", 100.0, 900.0, marks=("card",)))
 
 
 def again(store, key="k"):
     return store.admit(
-        Request("r", "pay", "write", None, 102.0, Claim(key, "h", "c2", "pay", "pay@1", "r", 102.0, 10.0))
+        AdmissionRequest("r", "pay", "write", None, 102.0, Claim(key, "h", "c2", "pay", "pay@1", "r", 102.0, 10.0))
     )
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_key_hides_values_and_nothing_else(durable, monkeypatch):
     filled(durable.open())
     keys(monkeypatch, NEW)
     store = durable.open(create=False)
-    assert [record.state for record in store.records(Query())] == ["completed"]
+    assert [record.state for record in store.records(RecordQuery())] == ["completed"]
     assert again(store, "other").kind == "execute"
     assert [(asked.id, asked.arguments) for asked in store.approvals()] == [("a", rows.SEALED)]
     for read in (

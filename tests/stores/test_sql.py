@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.ledger.admission import Approval, Used
+from pokayoke.core.ledger.admission import Approval, LimitUsage
 from pokayoke.core.ledger.transitions import Record
-from pokayoke.core.state.kill_switch import Board, Rate, Switch
+from pokayoke.core.state.kill_switch import OutputRate, Switch, SwitchState
 from pokayoke.core.state.run_state import LoopCount, RunState, Taint
 from pokayoke.errors import StoreError
 from pokayoke.stores.encryption import Seal
-from pokayoke.stores.operations import Books, Changes, Need
+from pokayoke.stores.operations import ReadRows, ReadSet, WriteSet
 from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql import queries, rows, statements
 from pokayoke.stores.sql.dialect import POSTGRES, SQLITE
-from pokayoke.stores.values import Entry, Query
+from pokayoke.stores.values import AuditEntry, RecordQuery
 
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # NUL and half characters, too
 TIMES = st.floats(0, 2e9, allow_nan=False)
@@ -42,7 +42,7 @@ RECORDS = st.builds(
     decided_by=TEXTS,
 )
 NEEDS = st.builds(
-    Need,
+    ReadSet,
     record=st.none() | st.sampled_from("kl"),
     run=st.none() | st.sampled_from("rs"),
     keeps_run=st.booleans(),
@@ -51,7 +51,7 @@ NEEDS = st.builds(
     approval=st.none() | st.sampled_from("xy"),
     board=st.sampled_from(["none", "switches", "all"]),
 )
-ALL = Need("k", "r", False, ("a", "b"), "f", None, "all")
+ALL = ReadSet("k", "r", False, ("a", "b"), "f", None, "all")
 NO_SEAL = Seal()
 
 
@@ -60,7 +60,7 @@ def db():
     """The tables of a new ledger, in memory."""
     conn = apsw.Connection(":memory:")
     conn.execute(schema.CREATE_META)
-    for statement in schema.migrating(schema.Meta(), SQLITE, "L1"):
+    for statement in schema.migration_statements(schema.LedgerMeta(), SQLITE, "L1"):
         conn.execute(*statement)
     yield conn
     conn.close()
@@ -71,12 +71,12 @@ def fetch(conn, statement):
 
 
 def keep(conn, changes, before=None):
-    for statement in statements.writes(changes, before or Books(), NO_SEAL, 1.0):
+    for statement in statements.write_statements(changes, before or ReadRows(), NO_SEAL, 1.0):
         conn.execute(*statement)
 
 
 def found(conn, need):
-    return statements.books(need, [fetch(conn, one) for one in statements.reads(need)], NO_SEAL)
+    return statements.parse_rows(need, [fetch(conn, one) for one in statements.read_statements(need)], NO_SEAL)
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -86,21 +86,21 @@ def found(conn, need):
 def test_a_record_is_its_row(record, sealed):
     """Every record comes back from its row as it was, sealed or not."""
     seal = Seal([b"k" * 32]) if sealed else NO_SEAL
-    assert rows.record(rows.record_values(record, seal), seal) == record
+    assert rows.parse_record(rows.record_values(record, seal), seal) == record
 
 
 @given(TEXTS)
 def test_a_text_is_kept_in_a_form_that_every_database_takes(text):
     """What is stored has no NUL and can be encoded, and means the same."""
-    kept = rows.stored(text)
+    kept = rows.encode_text(text)
     assert "\x00" not in kept
     kept.encode()
-    assert rows.restored(kept) == text
+    assert rows.decode_text(kept) == text
 
 
 def test_an_ordinary_text_is_stored_as_it_is():
     """People who look into the table can read it."""
-    assert rows.stored("timeout after 3 s: é漢") == "timeout after 3 s: é漢"
+    assert rows.encode_text("timeout after 3 s: é漢") == "timeout after 3 s: é漢"
 
 
 def test_a_row_has_a_column_for_each_field(db):
@@ -119,15 +119,16 @@ def test_a_row_has_a_column_for_each_field(db):
 def test_everything_an_act_changes_is_found_by_the_next(db):
     """What `writes` writes, `reads` and `books` find: every part of it, also when it replaces what was there."""
     for round_ in (1, 2):
-        changes = Changes(
+        changes = WriteSet(
             Record("k", "h", "in_doubt", round_, "c", 1.0, "pay", "pay@1", "r", 1.0),
             RunState("r", taints=(Taint("t", "i", round_, "why"),), loop=LoopCount(why=str(round_))),
-            {"a": Used(round_, 0.5)},
+            {"a": LimitUsage(round_, 0.5)},
             Approval("x", "f", "pay", "pay@1", {"n": round_}, "r", 1.0, 2.0, by="me" if round_ == 2 else None),
-            Board(
-                {"read": Rate("read", ((1.0, False),), round_)}, {"read": Switch("read", "open", round_, opened=(1.0,))}
+            SwitchState(
+                {"read": OutputRate("read", ((1.0, False),), round_)},
+                {"read": Switch("read", "open", round_, opened=(1.0,))},
             ),
-            (Entry(1.0, "late_effect", "k"),),
+            (AuditEntry(1.0, "late_effect", "k"),),
         )
         keep(db, changes, found(db, ALL))
         books = found(db, ALL)
@@ -137,10 +138,10 @@ def test_everything_an_act_changes_is_found_by_the_next(db):
             changes.used,
             changes.approval,
         )
-        assert books.board == Board(changes.board.rates, changes.board.switches, frozenset({"pay"}))
-    assert [rows.entry(row).number for row in fetch(db, queries.audit(0, 9))] == [1, 2]
-    by_id = Need(approval="x", board="switches")
-    assert found(db, by_id) == Books(approval=books.approval, board=Board(switches=books.board.switches))
+        assert books.board == SwitchState(changes.board.rates, changes.board.switches, frozenset({"pay"}))
+    assert [rows.parse_entry(row).number for row in fetch(db, queries.select_audit(0, 9))] == [1, 2]
+    by_id = ReadSet(approval="x", board="switches")
+    assert found(db, by_id) == ReadRows(approval=books.approval, board=SwitchState(switches=books.board.switches))
 
 
 def test_a_settlement_writes_only_what_it_changes(db):
@@ -149,38 +150,38 @@ def test_a_settlement_writes_only_what_it_changes(db):
     settled = msgspec.structs.replace(before, state="completed", settled_at=2.0, output=b"1", lease_until=9.0)
     again = msgspec.structs.replace(before, attempt=2, claim_id="d")
     for after, sql in ((settled, statements.SETTLE_RECORD), (again, statements.WRITE_RECORD)):
-        ((used, _),) = statements.writes(Changes(after), Books(before), NO_SEAL, 1.0)
+        ((used, _),) = statements.write_statements(WriteSet(after), ReadRows(before), NO_SEAL, 1.0)
         assert used == sql
-        keep(db, Changes(before), found(db, Need("k")))
-        keep(db, Changes(after), Books(before))
-        assert found(db, Need("k")).record == after
+        keep(db, WriteSet(before), found(db, ReadSet("k")))
+        keep(db, WriteSet(after), ReadRows(before))
+        assert found(db, ReadSet("k")).record == after
 
 
 def test_a_new_record_takes_no_other_ones_place(db):
     """If a record stands where an act has seen none, writing fails and changes nothing."""
     first = Record("k", "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
-    keep(db, Changes(first))
+    keep(db, WriteSet(first))
     with pytest.raises(apsw.ConstraintError):
-        keep(db, Changes(msgspec.structs.replace(first, claim_id="d")))
-    assert found(db, Need("k")).record == first
+        keep(db, WriteSet(msgspec.structs.replace(first, claim_id="d")))
+    assert found(db, ReadSet("k")).record == first
 
 
 def test_a_settlement_leaves_other_records_alone(db):
     """Only the row of its key is updated."""
     first = Record("k", "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
     other = msgspec.structs.replace(first, key="l")
-    keep(db, Changes(first))
-    keep(db, Changes(other))
-    keep(db, Changes(msgspec.structs.replace(first, state="failed_final")), Books(first))
-    assert found(db, Need("l")).record == other
+    keep(db, WriteSet(first))
+    keep(db, WriteSet(other))
+    keep(db, WriteSet(msgspec.structs.replace(first, state="failed_final")), ReadRows(first))
+    assert found(db, ReadSet("l")).record == other
 
 
-@pytest.mark.parametrize("kind", [RunState, Switch, Rate])
+@pytest.mark.parametrize("kind", [RunState, Switch, OutputRate])
 def test_a_damaged_body_is_an_error_that_says_so(kind):
     """A body that is no JSON, or of something else, is never taken for a state."""
     for body in ("{", "[]", '{"run_id": 5}'):
         with pytest.raises(StoreError, match="restore a backup"):
-            rows.loaded(body, kind)
+            rows.load_json(body, kind)
 
 
 # -- locks ----------------------------------------------------------------------------------------
@@ -189,8 +190,10 @@ def test_a_damaged_body_is_an_error_that_says_so(kind):
 @given(NEEDS, NEEDS)
 def test_no_two_acts_can_wait_for_each_other(one, other):
     """What two acts both lock, they lock in the same order."""
-    both = {lock.name for lock in statements.locks(one)} & {lock.name for lock in statements.locks(other)}
-    orders = [[lock.name for lock in statements.locks(need) if lock.name in both] for need in (one, other)]
+    both = {lock.name for lock in statements.required_locks(one)} & {
+        lock.name for lock in statements.required_locks(other)
+    }
+    orders = [[lock.name for lock in statements.required_locks(need) if lock.name in both] for need in (one, other)]
     assert orders[0] == orders[1]
     assert all(len(order) == len(set(order)) for order in orders)
 
@@ -200,7 +203,7 @@ def test_no_circle_of_acts_can_wait_for_each_other(needs):
     """There is one order of all locks that every act keeps."""
     after = {}
     for need in needs:
-        names = [lock.name for lock in statements.locks(need)]
+        names = [lock.name for lock in statements.required_locks(need)]
         for before, later in itertools.combinations(names, 2):
             after.setdefault(before, set()).add(later)
 
@@ -214,27 +217,29 @@ def test_no_circle_of_acts_can_wait_for_each_other(needs):
 
 def clash(one, other):
     """Whether two acts keep each other waiting."""
-    theirs = {lock.name: lock.shared for lock in statements.locks(other)}
-    return any(lock.name in theirs and not (lock.shared and theirs[lock.name]) for lock in statements.locks(one))
+    theirs = {lock.name: lock.shared for lock in statements.required_locks(other)}
+    return any(
+        lock.name in theirs and not (lock.shared and theirs[lock.name]) for lock in statements.required_locks(one)
+    )
 
 
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        (Need("k"), Need("k"), True),
-        (Need("k"), Need("l"), False),
-        (Need(run="r"), Need(run="r"), False),
-        (Need(run="r"), Need(run="r", keeps_run=False), True),
-        (Need(run="r", keeps_run=False), Need(run="s", keeps_run=False), False),
-        (Need(counters=("a", "b")), Need(counters=("b", "c")), True),
-        (Need(counters=("a",)), Need(counters=("b",)), False),
-        (Need(fingerprint="f"), Need(fingerprint="f"), True),
-        (Need(fingerprint="f"), Need(approval="x"), True),
-        (Need(board="switches"), Need(board="switches"), False),
-        (Need(board="switches"), Need(board="all"), True),
-        (Need(board="all"), Need(board="all"), True),
-        (Need(), Need(), False),
-        (Need("x"), Need(run="x", keeps_run=False), False),
+        (ReadSet("k"), ReadSet("k"), True),
+        (ReadSet("k"), ReadSet("l"), False),
+        (ReadSet(run="r"), ReadSet(run="r"), False),
+        (ReadSet(run="r"), ReadSet(run="r", keeps_run=False), True),
+        (ReadSet(run="r", keeps_run=False), ReadSet(run="s", keeps_run=False), False),
+        (ReadSet(counters=("a", "b")), ReadSet(counters=("b", "c")), True),
+        (ReadSet(counters=("a",)), ReadSet(counters=("b",)), False),
+        (ReadSet(fingerprint="f"), ReadSet(fingerprint="f"), True),
+        (ReadSet(fingerprint="f"), ReadSet(approval="x"), True),
+        (ReadSet(board="switches"), ReadSet(board="switches"), False),
+        (ReadSet(board="switches"), ReadSet(board="all"), True),
+        (ReadSet(board="all"), ReadSet(board="all"), True),
+        (ReadSet(), ReadSet(), False),
+        (ReadSet("x"), ReadSet(run="x", keeps_run=False), False),
     ],
 )
 def test_acts_wait_for_each_other_where_they_must(one, other, expected):
@@ -245,8 +250,8 @@ def test_acts_wait_for_each_other_where_they_must(one, other, expected):
 @given(TEXTS)
 def test_a_lock_has_a_number_that_databases_take(name):
     """The number is a signed integer of 64 bits, the same in every process."""
-    assert -(2**63) <= statements.Lock(name).number < 2**63
-    assert statements.Lock("record:k").number == 4_557_626_094_261_784_158
+    assert -(2**63) <= statements.AdvisoryLock(name).lock_key < 2**63
+    assert statements.AdvisoryLock("record:k").lock_key == 4_557_626_094_261_784_158
 
 
 # -- SQL ------------------------------------------------------------------------------------------
@@ -255,14 +260,14 @@ def test_a_lock_has_a_number_that_databases_take(name):
 def every_statement():
     """Each SQL text that the product carries out on the tables."""
     constants = [value for name, value in vars(statements).items() if name.startswith(("READ_", "WRITE_", "SETTLE_"))]
-    query = queries.records(Query(("in_doubt",), "t", "r", 1.0, 2.0, "k"))
+    query = queries.select_records(RecordQuery(("in_doubt",), "t", "r", 1.0, 2.0, "k"))
     pruning = [queries.prune_records(1.0, SQLITE), *queries.prune_rest(1.0, now=1.0)]
-    pruning += [queries.pruned(1.0, 1, by="me", now=1.0)]
-    pruning += [*queries.counters_of_runs(1.0), *queries.prune_counters(1.0, [("run:t:r",)], [])]
+    pruning += [queries.audit_pruned(1.0, 1, by="me", now=1.0)]
+    pruning += [*queries.select_run_counters(1.0), *queries.prune_counters(1.0, [("run:t:r",)], [])]
     return [
         *constants,
         schema.READ_META,
-        *(sql for sql, _ in [query, *pruning, queries.approvals(), queries.audit(0, 1)]),
+        *(sql for sql, _ in [query, *pruning, queries.select_approvals(), queries.select_audit(0, 1)]),
     ]
 
 
@@ -270,8 +275,8 @@ def test_a_question_mark_is_a_value_and_nothing_else():
     """Placeholders can be exchanged: no statement has a question or percent sign of its own."""
     for sql in every_statement():
         assert "%" not in sql
-        assert POSTGRES.sql(sql).count("%s") == sql.count("?")
-        assert SQLITE.sql(sql) == sql
+        assert POSTGRES.with_placeholders(sql).count("%s") == sql.count("?")
+        assert SQLITE.with_placeholders(sql) == sql
 
 
 @pytest.mark.parametrize(
@@ -283,10 +288,10 @@ def test_a_question_mark_is_a_value_and_nothing_else():
         ((statements.READ_QUESTION, ("f",)), "sqlite_autoindex_pokayoke_approvals_1"),
         ((statements.READ_QUESTION_BY_ID, ("x",)), "pokayoke_approvals_id"),
         ((statements.READ_DOUBTFUL, ()), "pokayoke_records_state"),
-        (queries.records(Query(states=("in_doubt", "executing"))), "pokayoke_records_state"),
-        (queries.records(Query(tool="pay")), "pokayoke_records_tool"),
-        (queries.records(Query(run_id="r")), "pokayoke_records_run"),
-        (queries.records(Query(after="k")), "sqlite_autoindex_pokayoke_records_1"),
+        (queries.select_records(RecordQuery(states=("in_doubt", "executing"))), "pokayoke_records_state"),
+        (queries.select_records(RecordQuery(tool="pay")), "pokayoke_records_tool"),
+        (queries.select_records(RecordQuery(run_id="r")), "pokayoke_records_run"),
+        (queries.select_records(RecordQuery(after="k")), "sqlite_autoindex_pokayoke_records_1"),
         (queries.prune_records(1.0, SQLITE), "pokayoke_records_settled"),
     ],
 )
@@ -302,7 +307,9 @@ def test_forgetting_takes_one_chunk_at_a_time(db, monkeypatch):
     """One statement takes no more than a chunk, so that nobody waits long for it."""
     monkeypatch.setattr(queries, "CHUNK", 3)
     for number in range(5):
-        keep(db, Changes(Record(f"k{number}", "h", "completed", 1, "c", 1.0, "pay", "pay@1", "r", 1.0, settled_at=1.0)))
+        keep(
+            db, WriteSet(Record(f"k{number}", "h", "completed", 1, "c", 1.0, "pay", "pay@1", "r", 1.0, settled_at=1.0))
+        )
     taken = []
     for _ in range(3):
         fetch(db, queries.prune_records(2.0, SQLITE))
@@ -314,7 +321,7 @@ def test_a_limit_of_a_run_that_is_used_between_listing_and_forgetting_stays(db):
     """Only limits that nobody has used for long are listed, and of those only what is still unused is forgotten."""
     for name, at in (("run:t:idle", 1.0), ("run:t:woken", 1.0), ("run:t:busy", 2.0)):
         db.execute(statements.WRITE_COUNTER, (name, 1, 0.0, at))
-    listed = fetch(db, queries.counters_of_runs(2.0)[0])
+    listed = fetch(db, queries.select_run_counters(2.0)[0])
     assert sorted(listed) == [("run:t:idle",), ("run:t:woken",)]
     db.execute(statements.WRITE_COUNTER, ("run:t:woken", 2, 0.0, 2.0))
     for statement in queries.prune_counters(2.0, listed, []):
@@ -327,9 +334,9 @@ def test_a_limit_of_a_run_that_is_used_between_listing_and_forgetting_stays(db):
 
 def test_migrations_are_numbered_without_a_gap():
     """The files are 1, 2, 3, ... and every name they give begins with pokayoke_."""
-    found_ = schema.migrations(SQLITE)
-    assert [step.number for step in found_] == list(range(1, schema.latest() + 1))
-    for step in (*found_, *schema.migrations(POSTGRES)):
+    found_ = schema.load_migrations(SQLITE)
+    assert [step.number for step in found_] == list(range(1, schema.latest_version() + 1))
+    for step in (*found_, *schema.load_migrations(POSTGRES)):
         for sql in step.statements:
             assert "{" not in sql
             assert sql.split()[:2] in (["CREATE", "TABLE"], ["CREATE", "INDEX"])
@@ -338,40 +345,40 @@ def test_migrations_are_numbered_without_a_gap():
 
 def test_a_new_ledger_gets_an_id_and_keeps_it(db):
     """The id is written once; at the newest version there is nothing to do."""
-    meta = schema.meta(db.execute(schema.READ_META))
-    assert meta == schema.Meta("L1", schema.latest())
-    assert schema.migrating(meta, SQLITE, "L2") == ()
+    meta = schema.parse_meta(db.execute(schema.READ_META))
+    assert meta == schema.LedgerMeta("L1", schema.latest_version())
+    assert schema.migration_statements(meta, SQLITE, "L2") == ()
 
 
 def test_an_older_ledger_is_brought_up_to_date_in_steps(monkeypatch):
     """Only the missing steps are taken, in order, the id stays, and the version is the last step's."""
     steps = tuple(schema.Migration(number, (f"STEP {number}",)) for number in (1, 2, 3))
-    monkeypatch.setattr(schema, "migrations", lambda _: steps)
-    taken = schema.migrating(schema.Meta("L1", 1), SQLITE, "L2")
+    monkeypatch.setattr(schema, "load_migrations", lambda _: steps)
+    taken = schema.migration_statements(schema.LedgerMeta("L1", 1), SQLITE, "L2")
     assert [sql for sql, _ in taken[:-1]] == ["STEP 2", "STEP 3"]
     assert taken[-1][1] == ("schema_version", "3")
 
 
 def test_a_newer_ledger_is_refused():
     """Nothing is written to tables that this program does not know; the message says what to upgrade."""
-    newer = schema.Meta("L1", schema.latest() + 1)
-    for act in (lambda: schema.refuse_newer(newer), lambda: schema.migrating(newer, SQLITE, "L2")):
+    newer = schema.LedgerMeta("L1", schema.latest_version() + 1)
+    for act in (lambda: schema.refuse_newer(newer), lambda: schema.migration_statements(newer, SQLITE, "L2")):
         with pytest.raises(StoreError, match="upgrade pokayoke"):
             act()
-    schema.refuse_newer(schema.Meta("L1", schema.latest()))
+    schema.refuse_newer(schema.LedgerMeta("L1", schema.latest_version()))
 
 
 def test_what_is_no_ledger_names_the_command_that_makes_one():
     """Missing and older tables are told apart: the one names `ledger init`, the other `ledger migrate`, with the URL."""
     with pytest.raises(StoreError, match=r"there is no ledger at u: run `pokayoke ledger init --store u`"):
-        schema.refuse_unready(schema.Meta(), "u")
+        schema.refuse_unready(schema.LedgerMeta(), "u")
     with pytest.raises(StoreError, match="is not a number"):
-        schema.meta([("schema_version", "x")])
-    schema.refuse_unready(schema.Meta("L1", schema.latest() + 1), "u")
+        schema.parse_meta([("schema_version", "x")])
+    schema.refuse_unready(schema.LedgerMeta("L1", schema.latest_version() + 1), "u")
 
 
 def test_an_older_ledger_names_the_command_that_upgrades_it(monkeypatch):
     """A ledger of an older version is not changed by opening it."""
-    monkeypatch.setattr(schema, "latest", lambda: 2)
+    monkeypatch.setattr(schema, "latest_version", lambda: 2)
     with pytest.raises(StoreError, match=r"has version 1 .* run `pokayoke ledger migrate --store u`"):
-        schema.refuse_unready(schema.Meta("L1", 1), "u")
+        schema.refuse_unready(schema.LedgerMeta("L1", 1), "u")

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Settlement
 from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
@@ -22,7 +22,7 @@ from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sqlite import connection as sqlite_file
 from pokayoke.stores.sqlite import install as sqlite_install
 from pokayoke.stores.sqlite.store import SqliteStore
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 INIT = "pokayoke ledger init --store sqlite:///"
 
@@ -55,7 +55,7 @@ def store(opened):
 
 def claim(store, key="k", claim_id="c1"):
     wish = Claim(key, "h", claim_id, "pay", "pay@1", "r", 100.0, 10.0)
-    return store.admit(Request("r", "pay", "write", None, 100.0, wish))
+    return store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, wish))
 
 
 def done(key="k", claim_id="c1", **more):
@@ -182,11 +182,11 @@ def test_whoever_changes_the_journal_waits_for_a_writer(path):
             one.execute("COMMIT")
         return attempts < 9
 
-    sqlite_install._keep_journal(other, "WAL", wait)
+    sqlite_install._set_journal_mode(other, "WAL", wait)
     assert (waited, other.pragma("journal_mode")) == ([0, 1, 2], "wal")
     one.execute("BEGIN IMMEDIATE")
     with pytest.raises(apsw.BusyError):
-        sqlite_install._keep_journal(other, "DELETE", lambda attempts: attempts < 3)
+        sqlite_install._set_journal_mode(other, "DELETE", lambda attempts: attempts < 3)
     one.close()
     other.close()
 
@@ -227,7 +227,7 @@ def test_a_folder_is_no_ledger(tmp_path):
 
 def both_refuse(store, words):
     """Claims, completions and reads fail with the same words."""
-    for act in (lambda: claim(store, "new"), lambda: store.settle(done()), lambda: store.records(Query())):
+    for act in (lambda: claim(store, "new"), lambda: store.settle(done()), lambda: store.records(RecordQuery())):
         with pytest.raises(StoreError, match=words):
             act()
 
@@ -253,7 +253,7 @@ def test_a_ledger_of_two_names_is_refused(path, store, opened, tmp_path):
                 SqliteStore(f"sqlite:///{name}", create=create)
     other.unlink()
     claim(store, "other", "c2")
-    assert len(opened().records(Query())) == 2
+    assert len(opened().records(RecordQuery())) == 2
 
 
 @pytest.mark.parametrize("name", ["ledger.db", "a ledger\\of mine.db"])
@@ -384,14 +384,14 @@ def test_a_newer_ledger_is_read_and_not_written(path, store, opened):
         assert one.record("k").state == "executing"
     with pytest.raises(StoreError, match="upgrade pokayoke"):
         opened(create=True)
-    at_version(path, schema.latest())
+    at_version(path, schema.latest_version())
     assert claim(store, "k2").kind == "execute"
 
 
 def test_an_older_ledger_waits_for_the_command(path, store, opened, monkeypatch):
     """An older version is not migrated by opening, but by `create`."""
-    steps = (*schema.migrations(sqlite_install.SQLITE), schema.Migration(2, ("CREATE TABLE pokayoke_new (x)",)))
-    monkeypatch.setattr(schema, "migrations", lambda _: steps)
+    steps = (*schema.load_migrations(sqlite_install.SQLITE), schema.Migration(2, ("CREATE TABLE pokayoke_new (x)",)))
+    monkeypatch.setattr(schema, "load_migrations", lambda _: steps)
     with pytest.raises(StoreError, match=r"has version 1 .*pokayoke ledger migrate --store sqlite:///"):
         opened()
     assert claim(opened(create=True)).kind == "execute"
@@ -442,7 +442,7 @@ def test_processes_share_a_ledger(path, store):
     """Four processes write at once: none is refused and nothing is lost."""
     running = [subprocess.Popen([sys.executable, "-c", CHILD, f"sqlite:///{path}", name]) for name in "abcd"]
     assert [process.wait(timeout=50) for process in running] == [0] * 4
-    assert len(store.records(Query(states=("completed",)))) == 160
+    assert len(store.records(RecordQuery(states=("completed",)))) == 160
 
 
 def test_a_full_disk_refuses_and_recovers(path, store, monkeypatch):
@@ -518,7 +518,7 @@ def test_two_libraries_never_open_one_file(path, store):
         SqliteStore(f"sqlite:///{path}")
     theirs.close()
     again = SqliteStore(f"sqlite:///{path}")
-    assert len(again.records(Query())) == 2
+    assert len(again.records(RecordQuery())) == 2
     again.close()
 
 
@@ -692,14 +692,14 @@ def test_a_newer_ledger_is_not_written_by_a_guest(path, store):
 # -- words ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", sorted(sqlite_file._SAY))
+@pytest.mark.parametrize("code", sorted(sqlite_file._ERROR_TEXTS))
 def test_every_failure_of_the_file_has_words(code):
     """Each code of SQLite that concerns the whole file is told with its path, and without gaps."""
-    place = sqlite_file.Place("sqlite:///x.db", "/x.db", 10.0, None)
+    place = sqlite_file.SqliteLocation("sqlite:///x.db", "/x.db", 10.0, None)
     error = apsw.Error("why")
     error.result = code | 0x100
-    said = sqlite_file.explained(error, place)
+    said = sqlite_file.error_message(error, place)
     assert said.startswith("/x.db ")
     assert "{" not in said
-    assert sqlite_file.concerns_all(error)
-    assert not sqlite_file.concerns_all(apsw.ConstraintError("x"))
+    assert sqlite_file.is_file_failure(error)
+    assert not sqlite_file.is_file_failure(apsw.ConstraintError("x"))

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from pokayoke import Contract, Envelope, Guard, ToolCall
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.reconcile import Compared, Row, undoings
+from pokayoke.core.ledger.reconcile import BusinessRow, Comparison, build_compensations
 from pokayoke.core.ledger.transitions import Claim, Resolution
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.testing import FailingStore
@@ -46,9 +46,9 @@ class Shop:
 
     def undo(self, key, row=None):
         """The operator undoes it, or one row of it."""
-        found = Compared("duplicate" if row else "matched", key, record=self.store.record(key), surplus=(row,))
-        (step,) = undoings(found, "chosen")
-        return Compensator(self.store, by="ann").undo(self.contract, step)
+        found = Comparison("duplicate" if row else "matched", key, record=self.store.record(key), surplus=(row,))
+        (step,) = build_compensations(found, "chosen")
+        return Compensator(self.store, by="ann").undo_effect(self.contract, step)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -102,10 +102,12 @@ def test_what_failed_by_somebodys_word_and_was_undone_does_not_run_again(store, 
     if state == "failed_retriable":
         store.decide(Resolution(key, False, "bob", "no such order", time.time()))
     assert store.record(key).state == state
-    row = Row(1, key, "PO-1")
-    (step,) = undoings(Compared("extra", key, record=store.record(key), rows=(row,), surplus=(row,)), "extra")
+    row = BusinessRow(1, key, "PO-1")
+    (step,) = build_compensations(
+        Comparison("extra", key, record=store.record(key), rows=(row,), surplus=(row,)), "extra"
+    )
     compensator = Compensator(store, by="ann")
-    assert [compensator.undo(shop.contract, step).status for _ in range(2)] == ["undone", "undone_before"]
+    assert [compensator.undo_effect(shop.contract, step).status for _ in range(2)] == ["undone", "undone_before"]
     record = store.record(key)
     assert (record.state, record.reference, record.decided_by) == ("completed", "PO-1", "ann")
     assert [finding.code for finding in shop.call("c2").findings] == ["compensated"]
@@ -116,10 +118,12 @@ def test_what_runs_again_meanwhile_is_not_undone(store, kind):
     """The record is no failure any more when its undoing comes: that is refused, and may be asked for again."""
     shop = Shop(store, kind, no_effect_errors=(LookupError,), handler=lambda: {}["nothing"])
     key = shop.call("c1").key
-    (step,) = undoings(Compared("extra", key, record=store.record(key), rows=(Row(1, key, "PO-1"),)), "extra")
+    (step,) = build_compensations(
+        Comparison("extra", key, record=store.record(key), rows=(BusinessRow(1, key, "PO-1"),)), "extra"
+    )
     wish = Claim(key, store.record(key).args_hash, "c9", "order", "order@1", "r", time.time(), 40.0)
-    assert store.admit(Request("r", "order", "write", (), time.time(), wish)).kind == "execute"
-    undone = Compensator(store, by="ann").undo(shop.contract, step)
+    assert store.admit(AdmissionRequest("r", "order", "write", (), time.time(), wish)).kind == "execute"
+    undone = Compensator(store, by="ann").undo_effect(shop.contract, step)
     assert (undone.status, "executing" in undone.message) == ("refused", True)
     assert store.record(compensation_key(key)).state == "failed_retriable"
     assert store.record(key).state == "executing"
@@ -131,8 +135,8 @@ def test_what_ran_again_after_its_undoing_is_not_said_to_be_undone(store, kind):
     key = shop.call("c1").key
     assert [shop.undo(key).status for _ in range(2)] == ["undone", "undone_before"]
     later = msgspec.structs.replace(store.record(key), claimed_at=store.record(compensation_key(key)).claimed_at + 1)
-    (step,) = undoings(Compared("matched", key, record=later), "chosen")
-    done = Compensator(store, by="ann").undo(shop.contract, step)
+    (step,) = build_compensations(Comparison("matched", key, record=later), "chosen")
+    done = Compensator(store, by="ann").undo_effect(shop.contract, step)
     assert (done.status, "run again since" in done.message) == ("refused", True)
 
 
@@ -140,7 +144,7 @@ def test_an_effect_that_stands_is_replayed(store, kind):
     """The undoing of a surplus row of it takes nothing from the effect itself."""
     shop = Shop(store, kind)
     done = shop.call("c1")
-    assert shop.undo(done.key, Row(2, done.key, "PO-2")).status == "undone"
+    assert shop.undo(done.key, BusinessRow(2, done.key, "PO-2")).status == "undone"
     assert shop.call("c2").status == "replayed"
 
 

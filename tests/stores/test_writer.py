@@ -13,22 +13,22 @@ import time
 import apsw
 import pytest
 
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Record, Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores.operations import Act, Changes, Need
+from pokayoke.stores.operations import Operation, ReadSet, WriteSet
 from pokayoke.stores.sqlite import connection as sqlite_file
 from pokayoke.stores.sqlite import fork_safety as forking
 from pokayoke.stores.sqlite import writer
-from pokayoke.stores.sqlite.connection import Connection
+from pokayoke.stores.sqlite.connection import SqliteConnection
 from pokayoke.stores.sqlite.store import SqliteStore
-from pokayoke.stores.sqlite.writer import Writer
-from pokayoke.stores.values import Entry, Query
+from pokayoke.stores.sqlite.writer import SqliteWriter
+from pokayoke.stores.values import AuditEntry, RecordQuery
 
 
 def claim(store, key="k"):
     wish = Claim(key, "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
-    return store.admit(Request("r", "pay", "write", None, 100.0, wish))
+    return store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, wish))
 
 
 @pytest.fixture
@@ -75,13 +75,13 @@ def interruptible():
 def commits(monkeypatch):
     """How many transactions were committed."""
     seen = []
-    commit = Connection.commit
+    commit = SqliteConnection.commit
 
     def counted(self):
         commit(self)
         seen.append(time.monotonic())
 
-    monkeypatch.setattr(Connection, "commit", counted)
+    monkeypatch.setattr(SqliteConnection, "commit", counted)
     return seen
 
 
@@ -116,13 +116,15 @@ def test_what_waits_together_is_committed_together(store, locked, commits):
         thread.join()
     assert len(commits) == 2
     assert {answer.record.key for answer in answers.values()} == {f"k{n}" for n in range(5)}
-    assert len(store.records(Query())) == 6
+    assert len(store.records(RecordQuery())) == 6
 
 
 def breaks(key):
     """An act that fails half-way: its record is written, its line in the audit has no time."""
     record = Record(key, "h", "executing", 1, "c", 1.0, "pay", "pay@1", "r", 1.0)
-    return Act("test", Need(), lambda _: (Changes(record, entries=(Entry(float("nan"), "late_effect", key),)), None))
+    return Operation(
+        "test", ReadSet(), lambda _: (WriteSet(record, entries=(AuditEntry(float("nan"), "late_effect", key),)), None)
+    )
 
 
 def test_an_act_that_fails_half_way_takes_nobody_along(store, locked):
@@ -143,7 +145,7 @@ def test_an_act_that_fails_half_way_takes_nobody_along(store, locked):
     let_go()
     for thread in threads:
         thread.join()
-    assert [record.key for record in store.records(Query())] == ["k0", "k1", "k2", "warm"]
+    assert [record.key for record in store.records(RecordQuery())] == ["k0", "k1", "k2", "warm"]
     assert len(errors) == 2
     assert store.audit() == ()
 
@@ -166,7 +168,7 @@ def test_an_act_that_decides_against_itself_takes_nobody_along(store, locked):
     let_go()
     for thread in threads:
         thread.join()
-    assert [record.key for record in store.records(Query())] == ["k0", "k1", "k2", "warm"]
+    assert [record.key for record in store.records(RecordQuery())] == ["k0", "k1", "k2", "warm"]
     assert "no approval 'zz'" in errors[0]
 
 
@@ -198,14 +200,14 @@ def test_those_who_came_later_go_on_waiting(url, locked):
 def test_an_error_of_the_file_reaches_everybody(store, locked, monkeypatch):
     """If the commit fails, every act of the group is refused with words, and nothing of it is there."""
     claim(store, "warm")
-    real = Connection.commit
+    real = SqliteConnection.commit
     error = apsw.FullError("full")
     error.result = 13
 
     def full(_):
         raise error
 
-    monkeypatch.setattr(Connection, "commit", full)
+    monkeypatch.setattr(SqliteConnection, "commit", full)
     errors = []
 
     def tries(key):
@@ -218,8 +220,8 @@ def test_an_error_of_the_file_reaches_everybody(store, locked, monkeypatch):
         thread.join()
     assert len(errors) == len({id(error) for error in errors}) == 4
     assert all("the disk is full" in str(error) for error in errors)
-    monkeypatch.setattr(Connection, "commit", real)
-    assert [record.key for record in store.records(Query())] == ["warm"]
+    monkeypatch.setattr(SqliteConnection, "commit", real)
+    assert [record.key for record in store.records(RecordQuery())] == ["warm"]
     assert claim(store, "k0").kind == "execute"
 
 
@@ -229,7 +231,7 @@ def test_whatever_goes_wrong_nobody_waits_for_ever(store, monkeypatch):
     def odd(_):
         raise MemoryError
 
-    monkeypatch.setattr(Connection, "begin", odd)
+    monkeypatch.setattr(SqliteConnection, "begin", odd)
     with pytest.raises(StoreError, match="cannot be used"):
         claim(store)
     monkeypatch.undo()
@@ -238,8 +240,8 @@ def test_whatever_goes_wrong_nobody_waits_for_ever(store, monkeypatch):
 
 async def test_callers_notice_that_the_writer_is_gone(store, monkeypatch):
     """If the thread that leads ends without an answer, all that wait get an error within seconds; the next act goes on."""
-    monkeypatch.setattr(Writer, "_serve", lambda _: None)
-    read = Request("r", "pay", "read", None, 1.0)
+    monkeypatch.setattr(SqliteWriter, "_serve", lambda _: None)
+    read = AdmissionRequest("r", "pay", "read", None, 1.0)
     with pytest.raises(StoreError, match="the writer of the ledger has ended"):
         await asyncio.wait_for(store.aadmit(read), 30)
     task = asyncio.create_task(store.aadmit(read))
@@ -266,7 +268,7 @@ def no_thread(monkeypatch):
 
 async def test_without_a_thread_an_act_is_refused(store, monkeypatch):
     """If the system gives no thread, who needs one is told so; everybody else goes on, and so does the next one."""
-    read = Request("r", "pay", "read", None, 1.0)
+    read = AdmissionRequest("r", "pay", "read", None, 1.0)
     no_thread(monkeypatch)
     for _ in range(2):
         with pytest.raises(StoreError, match="the system gives no thread"):
@@ -284,7 +286,7 @@ async def test_without_a_thread_nobody_is_left_waiting(store, locked, monkeypatc
     kinds = []
     thread = started([lambda: kinds.append(claim(store, "k0").kind)])[0]
     await asyncio.sleep(0.1)
-    task = asyncio.create_task(store.aadmit(Request("r", "pay", "read", None, 1.0)))
+    task = asyncio.create_task(store.aadmit(AdmissionRequest("r", "pay", "read", None, 1.0)))
     await asyncio.sleep(0.1)
     let_go()
     with pytest.raises(StoreError, match="the system gives no thread"):
@@ -380,7 +382,7 @@ def test_who_waits_no_more_still_wakes_the_next(store, locked, monkeypatch):
     assert store.record("left").state == "executing"
 
 
-class Leaving(writer.Job):
+class Leaving(writer.WriteJob):
     """A job whose caller is thrown out in the very moment in which somebody looks whether it waits."""
 
     leave = staticmethod(lambda: None)
@@ -405,17 +407,17 @@ def test_who_leaves_while_it_is_answered_keeps_nobody_waiting():
     """Seen as one that waits, and gone when the next is written down for it: the next is woken all the same, once."""
     woken = []
     first, gone, last = (kind(None, lambda n=n: woken.append(n), threading.current_thread())
-                         for n, kind in enumerate((writer.Job, Leaving, writer.Job)))  # fmt: skip
+                         for n, kind in enumerate((writer.WriteJob, Leaving, writer.WriteJob)))  # fmt: skip
 
     def left():
         gone.thread = None
-        gone.go_on()
+        gone.wake_next()
 
     gone.leave, gone.looks = left, 1
-    writer._answer([first, gone, last])
+    writer._answer_jobs([first, gone, last])
     assert woken == [0, 2]
-    first.go_on()
-    gone.go_on()
+    first.wake_next()
+    gone.wake_next()
     assert woken == [0, 2, 1]
 
 
@@ -426,7 +428,7 @@ def test_who_leaves_while_it_is_asked_to_lead_hands_over(store, monkeypatch, loo
     claim(store, "warm")
     made, out, over, kinds, leading = [], threading.Event(), threading.Event(), [], store._writer
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "Job", lambda *given: made.append(Leaving(*given)) or made[0])
+        patch.setattr(writer, "WriteJob", lambda *given: made.append(Leaving(*given)) or made[0])
         leading._led, leading._leader = True, threading.current_thread()
         [thread] = started([lambda: thrown_out(store, lambda: (out.set(), over.wait(30)))])
         while not (made and made[0] in leading._waiting):
@@ -478,7 +480,7 @@ def test_who_is_not_woken_looks(store, locked, monkeypatch):
     let_go = locked()
     kinds = []
     threads = line_up(store, *[lambda n=n: kinds.append(claim(store, f"k{n}").kind) for n in range(3)])
-    monkeypatch.setattr(writer, "_answer", marked)
+    monkeypatch.setattr(writer, "_answer_jobs", marked)
     let_go()
     for thread in threads:
         thread.join(30)
@@ -586,10 +588,10 @@ def test_an_interrupted_caller_leaves_its_act_to_the_writer(store, locked, inter
 
 async def test_a_cancelled_caller_leaves_its_act_to_the_writer(store, locked):
     """A cancelled task ends, its act is carried out, and nothing is reported to a loop that is not interested."""
-    await store.aadmit(Request("r", "pay", "read", None, 1.0))
+    await store.aadmit(AdmissionRequest("r", "pay", "read", None, 1.0))
     let_go = locked()
     wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
-    task = asyncio.create_task(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)))
+    task = asyncio.create_task(store.aadmit(AdmissionRequest("r", "pay", "write", None, 100.0, wish)))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -604,7 +606,7 @@ async def test_the_event_loop_goes_on_while_an_act_waits(store, locked):
     claim(store, "warm")
     let_go = locked()
     wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
-    task = asyncio.create_task(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)))
+    task = asyncio.create_task(store.aadmit(AdmissionRequest("r", "pay", "write", None, 100.0, wish)))
     for _ in range(20):
         await asyncio.sleep(0.005)
     assert not task.done()
@@ -619,7 +621,7 @@ def test_a_closed_event_loop_does_no_harm(store, locked):
 
     async def asks():
         wish = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
-        asyncio.get_running_loop().create_task(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)))
+        asyncio.get_running_loop().create_task(store.aadmit(AdmissionRequest("r", "pay", "write", None, 100.0, wish)))
         await asyncio.sleep(0.05)
 
     asyncio.run(asks())
@@ -630,10 +632,12 @@ def test_a_closed_event_loop_does_no_harm(store, locked):
 
 async def test_many_tasks_share_one_thread(store):
     """A hundred tasks at once start no thread but the store's own."""
-    await store.aadmit(Request("r", "pay", "read", None, 1.0))
+    await store.aadmit(AdmissionRequest("r", "pay", "read", None, 1.0))
     before = set(threading.enumerate())
     wishes = [Claim(f"k{n}", "h", "c1", "pay", "pay@1", "r", 100.0, 10.0) for n in range(100)]
-    answers = await asyncio.gather(*(store.aadmit(Request("r", "pay", "write", None, 100.0, wish)) for wish in wishes))
+    answers = await asyncio.gather(
+        *(store.aadmit(AdmissionRequest("r", "pay", "write", None, 100.0, wish)) for wish in wishes)
+    )
     assert {answer.kind for answer in answers} == {"execute"}
     assert set(threading.enumerate()) <= before
 
@@ -645,10 +649,10 @@ def test_a_thread_is_started_only_for_those_who_cannot_lead(url):
     """Looking and acting need no thread; the first asynchronous act begins one, which ends with the store."""
     before = set(threading.enumerate())
     store = SqliteStore(url, create=True)
-    store.records(Query())
+    store.records(RecordQuery())
     claim(store)
     assert set(threading.enumerate()) <= before
-    asyncio.run(store.aadmit(Request("r", "pay", "read", None, 1.0)))
+    asyncio.run(store.aadmit(AdmissionRequest("r", "pay", "read", None, 1.0)))
     assert len(set(threading.enumerate()) - before) == 1
     store.close()
     assert set(threading.enumerate()) <= before
@@ -665,7 +669,7 @@ def test_closing_finishes_what_waits(store, locked):
     for thread in threads:
         thread.join()
     assert answers == ["execute"] * 3
-    for late in (lambda: claim(store), lambda: store.records(Query())):
+    for late in (lambda: claim(store), lambda: store.records(RecordQuery())):
         with pytest.raises(StoreError, match="the store is closed"):
             late()
     store.close()
@@ -675,7 +679,7 @@ def test_a_store_that_nobody_holds_ends_its_thread(url):
     """Dropping a store without closing it leaves no thread behind."""
     before = set(threading.enumerate())
     store = SqliteStore(url, create=True)
-    asyncio.run(store.aadmit(Request("r", "pay", "read", None, 1.0)))
+    asyncio.run(store.aadmit(AdmissionRequest("r", "pay", "read", None, 1.0)))
     del store
     assert set(threading.enumerate()) <= before
 
@@ -757,7 +761,7 @@ def test_a_fork_while_acts_run(store):
     for thread in threads:
         thread.join()
     assert set(kinds) == {"execute"}
-    assert len(store.records(Query(limit=100_000))) == len(kinds) + 4
+    assert len(store.records(RecordQuery(limit=100_000))) == len(kinds) + 4
 
 
 class Standing:
@@ -782,7 +786,7 @@ class Standing:
 def test_threads_fork_one_after_the_other(monkeypatch):
     """What stands still for one fork goes on before the next one begins, or two would wait for each other in a circle."""
     standing = Standing()
-    monkeypatch.setattr(forking, "shared", {standing})
+    monkeypatch.setattr(forking, "fork_safe_objects", {standing})
     threads = started([lambda: in_child(lambda: None)] * 3)
     for thread in threads:
         thread.join()
@@ -799,7 +803,7 @@ def test_processes_of_a_forking_pool(store):
     for worker in workers:
         worker.join(30)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert len(store.records(Query())) == 4
+    assert len(store.records(RecordQuery())) == 4
 
 
 def test_a_fork_that_python_does_not_know_of_is_refused(store, monkeypatch):

@@ -228,7 +228,7 @@ def perform(text):
     print(json.dumps({"status": outcome.status, "code": code, "value": outcome.value, "effect": outcome.effect}))
     sys.stdout.flush()
     deadline = time.monotonic() + 10  # a tool that comes back late gets the time to say so
-    while guard.workers.lost and time.monotonic() < deadline:
+    while guard.workers.lost_count and time.monotonic() < deadline:
         time.sleep(0.01)
     guard.close()
 
@@ -240,11 +240,11 @@ def receipts(spec):
 
 def only_record(spec):
     """The one record of the ledger, with its output, or None if there is none."""
-    from pokayoke.stores.base import Query  # noqa: PLC0415 - the processes that are killed do without it
+    from pokayoke.stores.base import RecordQuery  # noqa: PLC0415 - the processes that are killed do without it
 
     store = open_store(spec.url)
     try:
-        listed = store.records(Query())
+        listed = store.records(RecordQuery())
         assert len(listed) <= 1
         return store.record(listed[0].key) if listed else None
     finally:

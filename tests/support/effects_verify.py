@@ -7,7 +7,7 @@ from effects_target import Ground
 from effects_tools import KINDS
 
 from pokayoke import open_store
-from pokayoke.stores.base import Query
+from pokayoke.stores.base import RecordQuery
 
 TOLD = ("ok", "replayed")
 PAGE = 1_000
@@ -161,7 +161,7 @@ class Verification:
 def _records(store):
     """Every record with its output, by key."""
     after = None
-    while page := store.records(Query(after=after, limit=PAGE)):
+    while page := store.records(RecordQuery(after=after, limit=PAGE)):
         for listed in page:
             yield listed.key, store.record(listed.key)
         after = page[-1].key

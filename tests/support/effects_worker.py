@@ -12,7 +12,7 @@ from effects_tools import KINDS, TOKEN, contract
 
 from pokayoke import Guard, ToolCall, open_store
 from pokayoke.errors import StoreError
-from pokayoke.stores.operations import NOTHING, Act
+from pokayoke.stores.operations import NO_WRITES, Operation
 from pokayoke.testing import FailingStore
 
 PER_RUN = 64
@@ -29,9 +29,9 @@ class Careless(FailingStore):
         """Carry out an admission in two transactions instead of one."""
         if act.name != "admit":
             return super().run(act)
-        books = self._store.run(Act("look", act.need, lambda found: (NOTHING, found)))
+        books = self._store.run(Operation("look", act.need, lambda found: (NO_WRITES, found)))
         changes, result = act.decide(books)
-        self._store.run(Act("write", act.need, lambda _: (changes, None)))
+        self._store.run(Operation("write", act.need, lambda _: (changes, None)))
         return result
 
 

@@ -2,16 +2,16 @@
 
 import time
 
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.transitions import Claim, Settlement
-from pokayoke.stores.values import Entry
+from pokayoke.stores.values import AuditEntry
 
 
 def wish(key, claim_id="c1", *, args="h1", run="r", lease=30.0, now=None, **more):
     """A request to execute a write."""
     now = time.time() if now is None else now
     claim = Claim(key, args, claim_id, "pay", "pay@1", run, now=now, lease=lease)
-    return Request(run, "pay", "write", None, now, claim, **more)
+    return AdmissionRequest(run, "pay", "write", None, now, claim, **more)
 
 
 def done(key, claim_id="c1", output=b'{"ok":true}', **more):
@@ -21,4 +21,4 @@ def done(key, claim_id="c1", output=b'{"ok":true}', **more):
 
 def line(subject="s", reason=""):
     """A line for the audit: the one act that cannot recognise itself."""
-    return Entry(time.time(), "decided", subject, "me", reason)
+    return AuditEntry(time.time(), "decided", subject, "me", reason)

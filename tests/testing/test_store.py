@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from pokayoke.stores import operations as acts
-from pokayoke.stores.base import Query, Store
+from pokayoke.stores.base import RecordQuery, Store
 from pokayoke.testing import FailingStore
 
 
@@ -85,7 +85,7 @@ class Shelf(Store):
 
 
 def an_act(name, number=0):
-    return acts.Act(name, acts.Need(record=str(number)), lambda books: (acts.NOTHING, None))
+    return acts.Operation(name, acts.ReadSet(record=str(number)), lambda books: (acts.NO_WRITES, None))
 
 
 ACTS = ("admit", "settle", "change_run", "propose", "answer", "decide", "observe", "flip", "note")
@@ -93,7 +93,7 @@ CALLS = {
     **{name: lambda store, name=name: store.run(an_act(name)) for name in ACTS},
     "settle_on": lambda store: store.settle_on("conn", "x"),
     "record": lambda store: store.record("x"),
-    "records": lambda store: store.records(Query()),
+    "records": lambda store: store.records(RecordQuery()),
     "load_run": lambda store: store.load_run("x"),
     "approval": lambda store: store.approval("x"),
     "approvals": lambda store: store.approvals(),

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters._host.model_client import OnText, aput_together, options_for, put_together, sdk
+from pokayoke.adapters._host.model_client import OnText, collect_reply, collect_reply_async, import_sdk, request_options
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.messages.messages import field, text_of
-from pokayoke.core.messages.replies import answered, answers, spoken
+from pokayoke.core.messages.messages import read_field, text_of
+from pokayoke.core.messages.replies import read_reply, result_message, result_messages
 from pokayoke.core.messages.streams import AnthropicStream
 
 if TYPE_CHECKING:
@@ -35,22 +35,22 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
     Raises:
         UsageError: it is no reply of a model.
     """
-    return list(spoken(reply).calls)
+    return list(read_reply(reply).calls)
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
     """Return the message that answers one call. Several calls of one reply need one message: see `results`."""
-    return {"role": "user", "content": [answered(outcome, "anthropic")]}
+    return {"role": "user", "content": [result_message(outcome, "anthropic")]}
 
 
 def results(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
     """Return the one message that answers all calls of a reply; an empty list if there were none."""
-    return answers(outcomes, "anthropic")
+    return result_messages(outcomes, "anthropic")
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
     """Return what a reply adds to the history: its message, every call with an id of its own."""
-    return list(spoken(reply).messages)
+    return list(read_reply(reply).messages)
 
 
 class MessagesModel:
@@ -82,14 +82,14 @@ class MessagesModel:
         **options: Any,
     ) -> None:
         """Keep what every request needs."""
-        self._client = client if client is not None else getattr(sdk("anthropic"), self._client_class)()
+        self._client = client if client is not None else getattr(import_sdk("anthropic"), self._client_class)()
         self._stream, self._on_text = stream, on_text
         self._options = {"model": model, "max_tokens": max_tokens, "stream": stream, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
-        answer = self._client.messages.create(**_request(self._options, messages, tools))
-        return put_together(answer, AnthropicStream(), self._on_text) if self._stream else answer
+        answer = self._client.messages.create(**_build_request(self._options, messages, tools))
+        return collect_reply(answer, AnthropicStream(), self._on_text) if self._stream else answer
 
 
 class AsyncMessagesModel(MessagesModel):
@@ -99,15 +99,15 @@ class AsyncMessagesModel(MessagesModel):
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
-        answer = await self._client.messages.create(**_request(self._options, messages, tools))
-        return await aput_together(answer, AnthropicStream(), self._on_text) if self._stream else answer
+        answer = await self._client.messages.create(**_build_request(self._options, messages, tools))
+        return await collect_reply_async(answer, AnthropicStream(), self._on_text) if self._stream else answer
 
 
-def _request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
     """The API takes the system prompt beside the messages."""
-    system = [text_of(one) for one in messages if field(one, "role") == "system"]
-    others = [one for one in messages if field(one, "role") != "system"]
+    system = [text_of(one) for one in messages if read_field(one, "role") == "system"]
+    others = [one for one in messages if read_field(one, "role") != "system"]
     given = cast("str | None", options.get("system"))
     texts = [text for text in (given, *system) if text]
     beside = {"system": "\n\n".join(texts)} if texts else {}
-    return {**options_for(options, tools), **beside, "messages": others, **({"tools": tools} if tools else {})}
+    return {**request_options(options, tools), **beside, "messages": others, **({"tools": tools} if tools else {})}

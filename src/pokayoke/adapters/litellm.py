@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.model_client import OnText, heard, options_for
-from pokayoke.adapters._host.run import stand_in
+from pokayoke.adapters._host.model_client import OnText, emit_text, request_options
+from pokayoke.adapters._host.run import encode_unreadable_call
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.json.strict import dump_compact
-from pokayoke.core.messages.replies import Ids, answered, plain, spoken
-from pokayoke.core.messages.streams import CUT, ChatStream
+from pokayoke.core.messages.replies import CallIds, read_reply, result_message, to_dict
+from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -45,17 +45,17 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
     Raises:
         UsageError: it is no reply of a model.
     """
-    return list(spoken(_reply(reply)).calls)
+    return list(read_reply(_reply_dict(reply)).calls)
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
     """Return the message that answers a call."""
-    return answered(outcome, "openai")
+    return result_message(outcome, "openai")
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
     """Return what a reply adds to the history: its message, every call with an id of its own."""
-    return list(spoken(_reply(reply)).messages)
+    return list(read_reply(_reply_dict(reply)).messages)
 
 
 class CompletionModel:
@@ -81,22 +81,27 @@ class CompletionModel:
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. What LiteLLM raises goes through."""
-        answer = self._client.completion(**self._request(messages, tools))
+        answer = self._client.completion(**self._build_request(messages, tools))
         if not self._stream:
-            return _reply(answer)
+            return _reply_dict(answer)
         whole = ChatStream()
-        with _closing(answer):
+        with _close_stream(answer):
             for chunk in answer:
-                heard(whole.add(chunk), self._on_text)
-        return _whole(whole, answer)
+                emit_text(whole.add_event(chunk), self._on_text)
+        return _streamed_reply(whole, answer)
 
-    def _request(self, messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
+    def _build_request(self, messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
         streaming = {"stream": True, "stream_options": {"include_usage": True}} if self._stream else {}
         # An empty list of tools is an error at some providers.
-        offered = {"tools": tools} if tools else self._no_tools(messages)
-        return {**streaming, **options_for(self._options, tools), "messages": _sendable(messages), **offered}
+        offered = {"tools": tools} if tools else self._forbid_tools(messages)
+        return {
+            **streaming,
+            **request_options(self._options, tools),
+            "messages": _sendable_history(messages),
+            **offered,
+        }
 
-    def _no_tools(self, messages: list[Any]) -> dict[str, Any]:
+    def _forbid_tools(self, messages: list[Any]) -> dict[str, Any]:
         """LiteLLM makes up a tool for Anthropic where the history holds calls; here it says that none may be called."""
         if not any(isinstance(one, dict) and one.get("tool_calls") for one in messages):
             return {}
@@ -111,14 +116,14 @@ class AsyncCompletionModel(CompletionModel):
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. What LiteLLM raises goes through."""
-        answer = await self._client.acompletion(**self._request(messages, tools))
+        answer = await self._client.acompletion(**self._build_request(messages, tools))
         if not self._stream:
-            return _reply(answer)
+            return _reply_dict(answer)
         whole = ChatStream()
         async with contextlib.aclosing(answer):
             async for chunk in answer:
-                heard(whole.add(chunk), self._on_text)
-        return _whole(whole, answer)
+                emit_text(whole.add_event(chunk), self._on_text)
+        return _streamed_reply(whole, answer)
 
 
 class ReplyMender(CustomLogger):
@@ -141,14 +146,14 @@ class ReplyMender(CustomLogger):
     ) -> Any:
         """Mend a reply in place. LiteLLM calls it."""
         done: list[dict[str, Any]] = []
-        ids = Ids(frozenset(_ids(request_data.get("messages") or ())))
-        schemas = _schemas(request_data.get("tools") or ())
+        ids = CallIds(frozenset(_known_ids(request_data.get("messages") or ())))
+        schemas = _schemas_by_tool(request_data.get("tools") or ())
         for choice in getattr(response, "choices", None) or ():
             for call in getattr(getattr(choice, "message", None), "tool_calls", None) or ():
                 if call.function is None:
                     continue  # free text is no JSON: never mended
-                what = _mend(call.function, choice.finish_reason, schemas)
-                call.id = ids.of(call.id)
+                what = _mend_call(call.function, choice.finish_reason, schemas)
+                call.id = ids.unique_id(call.id)
                 done += [{"id": call.id, "tool": call.function.name, **what}] if what else []
         if done:
             response._hidden_params["pokayoke"] = done  # noqa: SLF001 - LiteLLM's place for what no provider sent
@@ -161,7 +166,7 @@ def mended(reply: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _mend(function: Any, stop_reason: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
+def _mend_call(function: Any, stop_reason: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
     text = function.arguments if isinstance(function.arguments, str) else ""
     if is_cut(stop_reason):
         function.arguments = f"{text} <- not to be used: this message was cut off by its length limit"
@@ -173,57 +178,57 @@ def _mend(function: Any, stop_reason: Any, schemas: Mapping[str, Any]) -> dict[s
     return {"repairs": list(reading.repairs)}
 
 
-def _schemas(tools: Any) -> dict[str, Any]:
+def _schemas_by_tool(tools: Any) -> dict[str, Any]:
     """The schemas of the tools a request offers: with one, a text that ends early may be whole after all."""
-    offered = [plain(plain(one).get("function") or {}) for one in tools]
+    offered = [to_dict(to_dict(one).get("function") or {}) for one in tools]
     return {one["name"]: one.get("parameters") for one in offered if one.get("name")}
 
 
-def _ids(messages: Any) -> Iterator[str]:
+def _known_ids(messages: Any) -> Iterator[str]:
     for one in messages:
-        for call in plain(one).get("tool_calls") or ():
-            if isinstance(ident := plain(call).get("id"), str):
+        for call in to_dict(one).get("tool_calls") or ():
+            if isinstance(ident := to_dict(call).get("id"), str):
                 yield ident
 
 
-def _sendable(messages: list[Any]) -> list[Any]:
+def _sendable_history(messages: list[Any]) -> list[Any]:
     """The history as every provider takes it: some want argument texts as objects, and LiteLLM fails to make them."""
-    return [_with_objects(one) if isinstance(one, dict) and one.get("tool_calls") else one for one in messages]
+    return [_with_argument_objects(one) if isinstance(one, dict) and one.get("tool_calls") else one for one in messages]
 
 
-def _with_objects(message: dict[str, Any]) -> dict[str, Any]:
+def _with_argument_objects(message: dict[str, Any]) -> dict[str, Any]:
     shown: list[Any] = []
     for call in message["tool_calls"]:
         function = call.get("function")
         if function is None or read_arguments(text := function.get("arguments") or "").grade == "exact":
             shown.append(call)
             continue
-        meant = stand_in(ToolCall(call["id"], function.get("name") or "", text))
+        meant = encode_unreadable_call(ToolCall(call["id"], function.get("name") or "", text))
         shown.append({**call, "function": {**function, "arguments": dump_compact(meant).decode()}})
     return {**message, "tool_calls": shown}
 
 
-def _reply(answer: Any) -> dict[str, Any]:
+def _reply_dict(answer: Any) -> dict[str, Any]:
     """A reply as its provider's own shape has it: LiteLLM keeps a refusal beside the message."""
-    whole = plain(answer)
+    whole = to_dict(answer)
     for choice in whole.get("choices") or ():
-        message = plain(choice).get("message")
-        beside = plain(message or {}).get("provider_specific_fields") or {}
+        message = to_dict(choice).get("message")
+        beside = to_dict(message or {}).get("provider_specific_fields") or {}
         if isinstance(message, dict) and isinstance(refusal := beside.get("refusal"), str):
             message.setdefault("refusal", refusal)
     return whole
 
 
-def _whole(stream: ChatStream, answer: Any) -> dict[str, Any]:
+def _streamed_reply(stream: ChatStream, answer: Any) -> dict[str, Any]:
     """The reply of a stream. One that broke off has no stop reason, though LiteLLM then says `stop`."""
-    reply = stream.reply()
-    if _broke_off(answer):
-        reply["choices"][0]["finish_reason"] = CUT
+    reply = stream.build_reply()
+    if _has_broken_off(answer):
+        reply["choices"][0]["finish_reason"] = CUT_STOP_REASON
     return reply
 
 
 @contextlib.contextmanager
-def _closing(answer: Any) -> Generator[None]:
+def _close_stream(answer: Any) -> Generator[None]:
     """Close a stream in any case. LiteLLM's own can only be closed asynchronously, so what it reads from is."""
     try:
         yield
@@ -234,6 +239,6 @@ def _closing(answer: Any) -> Generator[None]:
                 close()
 
 
-def _broke_off(answer: Any) -> bool:
+def _has_broken_off(answer: Any) -> bool:
     """Whether a stream ended before its provider said why. A router's stream, made of others, does not know."""
     return type(answer) is CustomStreamWrapper and answer.received_finish_reason is None

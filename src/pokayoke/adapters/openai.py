@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.model_client import OnText, aput_together, options_for, put_together, sdk
+from pokayoke.adapters._host.model_client import OnText, collect_reply, collect_reply_async, import_sdk, request_options
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.messages.messages import calls_in
-from pokayoke.core.messages.replies import answered, spoken
+from pokayoke.core.messages.replies import read_reply, result_message
 from pokayoke.core.messages.streams import ChatStream, ResponsesStream, Stream
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
     Raises:
         UsageError: it is no reply of a model.
     """
-    return list(spoken(reply).calls)
+    return list(read_reply(reply).calls)
 
 
 def message(outcome: Outcome, *, responses: bool = False, custom: bool = False) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def message(outcome: Outcome, *, responses: bool = False, custom: bool = False) 
         responses: True for the item of the Responses API.
         custom: True there if the call's input was free text (`custom_tool_call`).
     """
-    return answered(outcome, "responses" if responses else "openai", custom=custom)
+    return result_message(outcome, "responses" if responses else "openai", custom=custom)
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
     """Return what a reply adds to the history: its message (or items), every call with an id of its own."""
-    return list(spoken(reply).messages)
+    return list(read_reply(reply).messages)
 
 
 class ChatModel:
@@ -71,27 +71,27 @@ class ChatModel:
         self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
     ) -> None:
         """Keep what every request needs."""
-        self._client = client if client is not None else getattr(sdk("openai"), self._client_class)()
+        self._client = client if client is not None else getattr(import_sdk("openai"), self._client_class)()
         self._stream, self._on_text = stream, on_text
         self._options = {"model": model, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
-        answer = self._asked(messages, tools)
-        return put_together(answer, self._whole(), self._on_text) if self._stream else answer
+        answer = self._send_request(messages, tools)
+        return collect_reply(answer, self._new_stream(), self._on_text) if self._stream else answer
 
-    def _whole(self) -> Stream:
+    def _new_stream(self) -> Stream:
         return ChatStream()
 
-    def _asked(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+    def _send_request(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         streaming = {"stream": True, "stream_options": {"include_usage": True}} if self._stream else {}
         # An empty list of tools is an error at some endpoints.
-        offered = {"tools": tools} if tools else self._no_tools(messages)
+        offered = {"tools": tools} if tools else self._forbid_tools(messages)
         return self._client.chat.completions.create(
-            **{**streaming, **options_for(self._options, tools), **offered}, messages=messages
+            **{**streaming, **request_options(self._options, tools), **offered}, messages=messages
         )
 
-    def _no_tools(self, messages: list[Any]) -> dict[str, Any]:
+    def _forbid_tools(self, messages: list[Any]) -> dict[str, Any]:
         """Proxies for Claude refuse a history with calls and no tools; here they are told that none may be called.
 
         No other endpoint gets that: many that run small models do not keep to it.
@@ -110,22 +110,22 @@ class AsyncChatModel(ChatModel):
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         """Ask the model once. Errors of the client go through."""
-        answer = await self._asked(messages, tools)
-        return await aput_together(answer, self._whole(), self._on_text) if self._stream else answer
+        answer = await self._send_request(messages, tools)
+        return await collect_reply_async(answer, self._new_stream(), self._on_text) if self._stream else answer
 
 
 class ResponsesModel(ChatModel):
     """`ChatModel` at the Responses API of OpenAI; the history is a list of its items. Arguments as there."""
 
-    def _whole(self) -> Stream:
+    def _new_stream(self) -> Stream:
         return ResponsesStream()
 
-    def _asked(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+    def _send_request(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
         # Without `strict` the API rewrites a schema that has optional fields.
         offered = {"tools": [{"type": "function", "strict": False, **tool["function"]} for tool in tools]}
         streaming = {"stream": True} if self._stream else {}
         return self._client.responses.create(
-            **{**streaming, **options_for(self._options, tools)}, input=messages, **(offered if tools else {})
+            **{**streaming, **request_options(self._options, tools)}, input=messages, **(offered if tools else {})
         )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pokayoke.cli.output import say
+from pokayoke.cli.output import print_message
 from pokayoke.errors import PokayokeError
 
 # One module per command. A module offers a function of its own name, or `app` where it has sub-commands.
@@ -45,7 +45,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from pokayoke import __version__  # noqa: PLC0415 - the library is loaded when it is wanted
 
@@ -54,9 +54,9 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _root(
+def _root_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Mistake-proofing for AI agent tool calls.
@@ -65,7 +65,7 @@ def _root(
     """
 
 
-def _register() -> None:
+def _register_commands() -> None:
     for name in _COMMANDS:
         if importlib.util.find_spec(f"pokayoke.cli.{name}") is None:
             continue
@@ -77,7 +77,7 @@ def _register() -> None:
             app.command(shown)(getattr(module, name))
 
 
-_register()
+_register_commands()
 
 
 def main() -> None:
@@ -97,17 +97,17 @@ def main() -> None:
         if isinstance(end.__context__, BrokenPipeError):
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
             code = 0
-        sys.exit(_flushed(code))
+        sys.exit(_flush_output(code))
     except PokayokeError as error:
-        say(f"error: {error}")
+        print_message(f"error: {error}")
         sys.exit(2)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
-        say(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}")
+        print_message(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}")
         sys.exit(2)
 
 
-def _flushed(code: str | int | None) -> str | int | None:
+def _flush_output(code: str | int | None) -> str | int | None:
     """What the command ended with, after its last words: a reader (`head`) that has enough is no error."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -116,6 +116,6 @@ def _flushed(code: str | int | None) -> str | int | None:
             # Nothing may be flushed into the pipe at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         except OSError as error:
-            say(f"error: {error}")
+            print_message(f"error: {error}")
             return 2
     return code

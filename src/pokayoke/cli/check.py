@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pokayoke.cli.output import as_json, out, painter, say, show
-from pokayoke.cli.sources import Material, Problem, misnaming, read_sources
+from pokayoke.cli.output import as_json, choose_painter, escape_text, print_data, print_message
+from pokayoke.cli.sources import LoadedSources, SourceProblem, read_sources, unknown_name_problems
 from pokayoke.core.call import ToolCall, Verdict
-from pokayoke.core.catalogue.unknown_names import misnamed
+from pokayoke.core.catalogue.unknown_names import unknown_names
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
@@ -52,56 +52,56 @@ def check(
     would run), 1 if something is, 2 if a source cannot be read.
     """
     if schema:
-        out(SCHEMA_FILE.read_text(encoding="utf-8").rstrip("\n"))
+        print_data(SCHEMA_FILE.read_text(encoding="utf-8").rstrip("\n"))
         return
     material = read_sources(sources or [], config=config, trust_hints=trust_hints)
     if not material.contracts and not material.problems and material.config is None:
         raise ConfigurationError("nothing to check: name a configuration file, tool definitions or MODULE:ATTRIBUTE")
-    problems = [*material.problems, *_together(material)]
+    problems = [*material.problems, *_find_conflicts(material)]
     verdict = None
     if call is None:
-        problems += [problem for contract in material.contracts for problem in weaknesses(contract)]
-        problems += misnaming(material)
+        problems += [problem for contract in material.contracts for problem in contract_weaknesses(contract)]
+        problems += unknown_name_problems(material)
     elif not problems:
-        verdict = _judged(material, sys.stdin.buffer.read() if call == "-" else os.fsencode(call))
+        verdict = _check_call(material, sys.stdin.buffer.read() if call == "-" else os.fsencode(call))
     if json:
-        out(as_json({"config": material.config, "tools": [c.id for c in material.contracts],
+        print_data(as_json({"config": material.config, "tools": [c.id for c in material.contracts],
                      "problems": problems, "verdict": _verdict_data(verdict)}))  # fmt: skip
     else:
-        _print(material, problems, verdict, asked=call is not None)
+        _print_result(material, problems, verdict, asked=call is not None)
     if problems or (verdict is not None and not verdict.ok):
         raise typer.Exit(1)
 
 
-def weaknesses(contract: Contract) -> Iterator[Problem]:
+def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
     """What a contract leaves open: nothing is wrong, and something can go wrong unseen."""
     if contract.unchecked:
-        yield Problem(
+        yield SourceProblem(
             "no_output_contract", contract.id,
             "promises nothing about its output, so drift and error pages pass unseen. Declare a schema, or text.",
         )  # fmt: skip
     if contract.timeout is None:
-        yield Problem(
+        yield SourceProblem(
             "no_deadline", contract.id,
             "has no deadline: one that hangs may hold the run. Declare timeout in seconds.",
         )  # fmt: skip
 
 
-def _together(material: Material) -> Iterator[Problem]:
+def _find_conflicts(material: LoadedSources) -> Iterator[SourceProblem]:
     """What is wrong between the tools: names that cannot be told apart, missing output contracts."""
     from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - the rooms are loaded when they are wanted
 
     told: set[str] = set()
-    for contracts in _one_version_each(material.contracts):
+    for contracts in _split_by_version(material.contracts):
         try:
-            Guard(contracts, config=_without_file(material)).close()
+            Guard(contracts, config=_policy_without_files(material)).close()
         except ConfigurationError as error:
             if str(error) not in told:
-                yield Problem("tools", "the tools together", str(error))
+                yield SourceProblem("tools", "the tools together", str(error))
             told.add(str(error))
 
 
-def _one_version_each(contracts: list[Contract]) -> Iterator[list[Contract]]:
+def _split_by_version(contracts: list[Contract]) -> Iterator[list[Contract]]:
     """The tools as a run may see them: several versions of one are never in force together."""
     versions: dict[str, list[Contract]] = {}
     for contract in contracts:
@@ -113,15 +113,18 @@ def _one_version_each(contracts: list[Contract]) -> Iterator[list[Contract]]:
         yield [known[min(number, len(known) - 1)] for known in versions.values()]
 
 
-def _without_file(material: Material) -> Any:
-    """The policy with the trace and the sample switched off: a check writes nothing. `misnaming` judges its kinds."""
+def _policy_without_files(material: LoadedSources) -> Any:
+    """The policy with the trace and the sample switched off: a check writes nothing.
+
+    `unknown_name_problems` judges its kinds.
+    """
     from msgspec.structs import replace  # noqa: PLC0415 - one use
 
     silent = replace(material.policy.trace, path=None, sample_path=None, sample_key_path=None)
     return replace(material.policy, trace=silent, loop=replace(material.policy.loop, off=(), instructions={}))
 
 
-def _judged(material: Material, text: bytes) -> Verdict:
+def _check_call(material: LoadedSources, text: bytes) -> Verdict:
     from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - as above
 
     if not material.contracts:
@@ -137,7 +140,7 @@ def _judged(material: Material, text: bytes) -> Verdict:
     arguments = given.get("arguments", given.get("input", {}))
     if not is_object(arguments) and not isinstance(arguments, str):
         raise ConfigurationError('the "arguments" of --call are an object, or the text a model wrote')
-    guard = Guard(material.contracts, config=_without_file(material))
+    guard = Guard(material.contracts, config=_policy_without_files(material))
     try:
         return guard.run("check").check(ToolCall("call_1", given["name"], arguments))
     finally:
@@ -148,35 +151,44 @@ def _verdict_data(verdict: Verdict | None) -> Any:
     return verdict if verdict is None else {"ok": verdict.ok, "verdict": verdict}
 
 
-def _print(material: Material, problems: list[Problem], verdict: Verdict | None, *, asked: bool) -> None:
-    paint = painter()
+def _print_result(
+    material: LoadedSources, problems: list[SourceProblem], verdict: Verdict | None, *, asked: bool
+) -> None:
+    paint = choose_painter()
     for problem in problems:
-        out(f"{paint(problem.code, 'bad')}  {show(problem.where)}: {show(problem.message)}")
+        print_data(f"{paint(problem.code, 'bad')}  {escape_text(problem.where)}: {escape_text(problem.message)}")
     if verdict is not None:
         _print_verdict(verdict)
     elif asked:
-        say("the call was not judged: change the above first")
+        print_message("the call was not judged: change the above first")
     elif not problems:
-        if not material.contracts and any(misnamed(material.policy, ())):
-            say("the tools that it names were not looked for: name them too, as FILE or MODULE:ATTRIBUTE")
-        what = [show(material.config)] if material.config else []
-        what += [f"tools {', '.join(show(c.id) for c in material.contracts)}"] if material.contracts else []
-        out(f"{paint('clean', 'ok')}: {', '.join(what)}")
+        if not material.contracts and any(unknown_names(material.policy, ())):
+            print_message("the tools that it names were not looked for: name them too, as FILE or MODULE:ATTRIBUTE")
+        what = [escape_text(material.config)] if material.config else []
+        what += [f"tools {', '.join(escape_text(c.id) for c in material.contracts)}"] if material.contracts else []
+        print_data(f"{paint('clean', 'ok')}: {', '.join(what)}")
 
 
 def _print_verdict(verdict: Verdict) -> None:
-    paint = painter()
+    paint = choose_painter()
     reason = f" ({verdict.stop_reason})" if verdict.stop_reason else ""
-    out(f"{paint(verdict.decision, 'ok' if verdict.ok else 'bad')}  {show(verdict.contract or verdict.tool)}{reason}")
+    print_data(
+        f"{paint(verdict.decision, 'ok' if verdict.ok else 'bad')}  "
+        f"{escape_text(verdict.contract or verdict.tool)}{reason}"
+    )
     if verdict.arguments is not None:
-        out(f"  arguments    {as_json(verdict.arguments)}")
+        print_data(f"  arguments    {as_json(verdict.arguments)}")
     for repair in verdict.repairs:
-        out(f"  repair       {show(repair)}")
+        print_data(f"  repair       {escape_text(repair)}")
     for change in verdict.corrections:
-        out(
-            f"  correction   {show(change.at)} {show(change.rule)}: {as_json(change.before)} -> {as_json(change.after)}"
+        print_data(
+            f"  correction   {escape_text(change.at)} {escape_text(change.rule)}: "
+            f"{as_json(change.before)} -> {as_json(change.after)}"
         )
     for finding in verdict.findings:
-        out(f"  finding      {show(finding.code)} at {show(finding.at) or 'the whole'}: {show(finding.message)}")
+        print_data(
+            f"  finding      {escape_text(finding.code)} at {escape_text(finding.at) or 'the whole'}: "
+            f"{escape_text(finding.message)}"
+        )
         if finding.hint:
-            out(f"  to the model {show(finding.hint)}")
+            print_data(f"  to the model {escape_text(finding.hint)}")

@@ -8,18 +8,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.output import as_json, out, plural, say
-from pokayoke.cli.progress import reading
+from pokayoke.cli.output import as_json, format_count, print_data, print_message
+from pokayoke.cli.progress import progress_bar
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError
-from pokayoke.replay.learn.learner import Draft, Learner, Skipped
-from pokayoke.replay.learn.mcp_listing import ask_server, completed, drafts_of, read_listing
+from pokayoke.replay.learn.learner import Draft, Learner, SkippedTool
+from pokayoke.replay.learn.mcp_listing import ask_server, build_listed_drafts, merge_drafts, read_listing
 from pokayoke.replay.learn.yaml_writer import yaml_text
 from pokayoke.replay.readers import Source, parse_map, read_block
-from pokayoke.replay.readers.source import claimed_format
+from pokayoke.replay.readers.source import parse_format
 from pokayoke.runtime.config.yaml_reader import read_document
-from pokayoke.runtime.files.atomic_file import whole_file
+from pokayoke.runtime.files.atomic_file import atomic_write
 
 _MOST_NAMED: Final = 10
 
@@ -74,51 +74,55 @@ def learn(
         entries = ask_server(words, seconds=timeout)
     else:
         entries = [] if listing is None else read_listing(listing)
-        _take(learner, words or [], kind, fields, needed=listing is None)
-    listed = drafts_of(entries, trusted_hints=trust_hints, version=version)
-    drafts, skipped = _usable(*_only(tools, *_together(learner, *listed)))
+        _read_recordings(learner, words or [], kind, fields, needed=listing is None)
+    listed = build_listed_drafts(entries, trusted_hints=trust_hints, version=version)
+    drafts, skipped = _drop_unusable(*_select_tools(tools, *_collect_drafts(learner, *listed)))
     if tools and not drafts and not skipped:
         raise typer.Exit(1)
-    _write(drafts, skipped, learner, output, json=json)
+    _write_contracts(drafts, skipped, learner, output, json=json)
     if learner.unread or skipped or not drafts:
         raise typer.Exit(1)
 
 
-def _take(learner: Learner, names: Sequence[str], kind: str | None, fields: str | None, *, needed: bool) -> None:
+def _read_recordings(
+    learner: Learner, names: Sequence[str], kind: str | None, fields: str | None, *, needed: bool
+) -> None:
     if needed and not names:
         raise ConfigurationError("nothing to learn from: name recordings, --listing FILE, or --mcp -- COMMAND")
     mapping = parse_map(fields) if fields else None
     for name in names:
         before = learner.calls
-        with Source(name, claimed=claimed_format(kind), fields=mapping) as source, reading(source) as told:
-            reader = source.kind.reader()
-            for block in source.blocks():
-                learner.take(read_block(block, reader))
+        with Source(name, claimed=parse_format(kind), fields=mapping) as source, progress_bar(source) as told:
+            reader = source.kind.build_reader()
+            for block in source.read_blocks():
+                learner.add_recordings(read_block(block, reader))
                 told(block.read, learner.calls)
-            learner.take(reader.finish())
-            say(f"{name}: {source.kind.format}, {plural(learner.calls - before, 'call')}")
+            learner.add_recordings(reader.finish())
+            print_message(f"{name}: {source.kind.format}, {format_count(learner.calls - before, 'call')}")
 
 
-def _together(learner: Learner, listed: list[Draft], unusable: list[Skipped]) -> tuple[list[Draft], list[Skipped]]:
+def _collect_drafts(
+    learner: Learner, listed: list[Draft], unusable: list[SkippedTool]
+) -> tuple[list[Draft], list[SkippedTool]]:
     """What was learnt, beneath what a server lists."""
-    learnt, skipped = learner.drafts()
-    return completed(listed, learnt) if listed else learnt, [*skipped, *unusable]
+    learnt, skipped = learner.build_drafts()
+    return merge_drafts(listed, learnt) if listed else learnt, [*skipped, *unusable]
 
 
-def _only(
-    tools: Sequence[str] | None, drafts: list[Draft], skipped: list[Skipped]
-) -> tuple[list[Draft], list[Skipped]]:
+def _select_tools(
+    tools: Sequence[str] | None, drafts: list[Draft], skipped: list[SkippedTool]
+) -> tuple[list[Draft], list[SkippedTool]]:
     if not tools:
         return drafts, skipped
     there = dict.fromkeys([*(draft.mapping["name"] for draft in drafts), *(one.tool for one in skipped)])
     for name in tools:
         if name not in there:
-            say(f"no call of {name!r}; there are {', '.join(list(there)[:_MOST_NAMED]) or 'none'}")
+            print_message(f"no call of {name!r}; there are {', '.join(list(there)[:_MOST_NAMED]) or 'none'}")
     wanted = [draft for draft in drafts if draft.mapping["name"] in tools]
     return wanted, [one for one in skipped if one.tool in tools]
 
 
-def _usable(drafts: list[Draft], skipped: list[Skipped]) -> tuple[list[Draft], list[Skipped]]:
+def _drop_unusable(drafts: list[Draft], skipped: list[SkippedTool]) -> tuple[list[Draft], list[SkippedTool]]:
     """The drafts that are contracts; one whose name or schema cannot be used costs no other."""
     kept: list[Draft] = []
     for draft in drafts:
@@ -126,18 +130,18 @@ def _usable(drafts: list[Draft], skipped: list[Skipped]) -> tuple[list[Draft], l
             Contract.from_mapping(draft.mapping)
         except PokayokeError as error:
             name = str(draft.mapping["name"])
-            skipped = [*skipped, Skipped(name, str(error).removeprefix(f"{name}: "))]
+            skipped = [*skipped, SkippedTool(name, str(error).removeprefix(f"{name}: "))]
         else:
             kept.append(draft)
     return kept, skipped
 
 
-def _write(
-    drafts: Sequence[Draft], skipped: Sequence[Skipped], learner: Learner, output: str | None, *, json: bool
+def _write_contracts(
+    drafts: Sequence[Draft], skipped: Sequence[SkippedTool], learner: Learner, output: str | None, *, json: bool
 ) -> None:
-    head = [f"{plural(learner.calls, 'call')} read"] if learner.calls else []
+    head = [f"{format_count(learner.calls, 'call')} read"] if learner.calls else []
     text = yaml_text(drafts, skipped, head)
-    _prove(text)
+    _require_readable(text)
     if json:
         notes = [{"/" + "/".join(place): note for place, note in draft.notes.items()} for draft in drafts]
         found: dict[str, Any] = {
@@ -149,21 +153,24 @@ def _write(
         }
         text = as_json(found) + "\n"
     if output is None:
-        out(text.rstrip("\n"))
+        print_data(text.rstrip("\n"))
     else:
-        with whole_file(output) as file:
+        with atomic_write(output) as file:
             file.write(text.encode())
-        say(f"wrote {output}: {plural(len(drafts), 'contract')}. Read it before you use it")
+        print_message(f"wrote {output}: {format_count(len(drafts), 'contract')}. Read it before you use it")
     for one in skipped[:_MOST_NAMED]:
-        say(f"not learnt: {one.tool}: {one.why}")
+        print_message(f"not learnt: {one.tool}: {one.why}")
     if len(skipped) > _MOST_NAMED:
-        say(f"and {len(skipped) - _MOST_NAMED} more, named at the end of the contracts")
+        print_message(f"and {len(skipped) - _MOST_NAMED} more, named at the end of the contracts")
     if learner.unread:
         first = learner.first_unread[0]
-        say(f"{plural(learner.unread, 'record')} could not be read. The first is on line {first.line}: {first.why}")
+        print_message(
+            f"{format_count(learner.unread, 'record')} could not be read. "
+            f"The first is on line {first.line}: {first.why}"
+        )
 
 
-def _prove(text: str) -> None:
+def _require_readable(text: str) -> None:
     """Read the file back before anybody gets it: what cannot be read again is not handed out."""
     for mapping in read_document(text, name="the learnt contracts").value["contracts"]:
         Contract.from_mapping(mapping)

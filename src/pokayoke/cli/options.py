@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from pokayoke.cli.output import show
+from pokayoke.cli.output import escape_text
 from pokayoke.errors import ConfigurationError, PokayokeError, StoreError
 from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
@@ -26,15 +26,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line p
 ByOption = Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="How you know, or why; kept in the audit.")]
 
-_LEAST_DIGITS: Final = 6
+_MIN_DIGITS: Final = 6
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])", re.ASCII)
 _DRIVERS: Final = ("apsw", "psycopg", "sqlite3")
-_SHOWN_FROM: Final = 5_000
+_PROGRESS_STEP: Final = 5_000
 
 
 @contextmanager
-def opened(url: str | None, *, create: bool = False) -> Generator[Store]:
+def open_store_option(url: str | None, *, create: bool = False) -> Generator[Store]:
     """Open the store of a command; what its driver raises becomes a sentence.
 
     Args:
@@ -63,7 +63,7 @@ def opened(url: str | None, *, create: bool = False) -> Generator[Store]:
         raise StoreError(f"the store cannot be used: {type(error).__name__}: {error}") from error
 
 
-def require_enough(given: str, found: str) -> None:
+def require_id_digits(given: str, found: str) -> None:
     """Refuse to decide about what was named by so little of its id that a slip names another.
 
     Args:
@@ -74,11 +74,11 @@ def require_enough(given: str, found: str) -> None:
         ConfigurationError: it was too little.
     """
     start = given.strip().lower()
-    if start != found and len(start.removeprefix(found.rpartition("-")[0] + "-")) < _LEAST_DIGITS:
-        raise ConfigurationError(f"{given!r} is too little of an id to decide by: give at least {_LEAST_DIGITS} digits")
+    if start != found and len(start.removeprefix(found.rpartition("-")[0] + "-")) < _MIN_DIGITS:
+        raise ConfigurationError(f"{given!r} is too little of an id to decide by: give at least {_MIN_DIGITS} digits")
 
 
-def seconds(text: str, option: str) -> float:
+def parse_duration(text: str, option: str) -> float:
     """Return a duration such as `90s`, `2h` or `30d` in seconds.
 
     Raises:
@@ -90,7 +90,7 @@ def seconds(text: str, option: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def share_of(text: str) -> float:
+def parse_share(text: str) -> float:
     """Return a share, out of `0.1` or `10%`.
 
     Raises:
@@ -103,7 +103,7 @@ def share_of(text: str) -> float:
         raise ConfigurationError(f"--share {text!r}: expected a part such as 0.1, or 10%") from None
 
 
-def moment(text: str | None, option: str, now: float) -> float | None:
+def parse_time(text: str | None, option: str, now: float) -> float | None:
     """Return a wall-clock second, out of a duration before now or an ISO 8601 date and time (UTC if it names no zone).
 
     Raises:
@@ -112,7 +112,7 @@ def moment(text: str | None, option: str, now: float) -> float | None:
     if text is None:
         return None
     if _DURATION.fullmatch(text.strip()):
-        return now - seconds(text, option)
+        return now - parse_duration(text, option)
     try:
         found = dt.datetime.fromisoformat(text.strip())
     except ValueError:
@@ -122,7 +122,7 @@ def moment(text: str | None, option: str, now: float) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
-def when(second: Any, *, timespec: str = "seconds") -> str:
+def format_time(second: Any, *, timespec: str = "seconds") -> str:
     """Return a wall-clock second as people write it, in UTC; `-` for what is none."""
     try:
         moment = dt.datetime.fromtimestamp(second, dt.UTC)
@@ -131,7 +131,7 @@ def when(second: Any, *, timespec: str = "seconds") -> str:
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def ago(second: float, now: float) -> str:
+def format_age(second: float, now: float) -> str:
     """Return how long a wall-clock second is past, or ahead (`in 5m`), in one unit."""
     gone = abs(now - second)
     unit = next((u for u in ("w", "d", "h", "m") if gone >= _UNITS[u]), "s")
@@ -139,19 +139,19 @@ def ago(second: float, now: float) -> str:
     return f"in {text}" if second > now else text
 
 
-def plain(value: Any) -> dict[str, Any]:
+def struct_to_dict(value: Any) -> dict[str, Any]:
     """Return a struct as JSON values."""
     found: Any = msgspec.to_builtins(value)
     return dict(found)
 
 
-def now() -> float:
+def current_time() -> float:
     """The wall-clock second of this command."""
     return time.time()
 
 
 @contextmanager
-def counting(what: str) -> Generator[Callable[[int], None]]:
+def progress_counter(what: str) -> Generator[Callable[[int], None]]:
     """Yield `told(more)`: it counts on stderr where that is a terminal and there is much to count."""
     if not sys.stderr.isatty():
         yield lambda more: None  # noqa: ARG005 - the shape of a counter
@@ -162,10 +162,10 @@ def counting(what: str) -> Generator[Callable[[int], None]]:
     total = 0
     with console.status("") as status:
 
-        def told(more: int) -> None:
+        def count_more(more: int) -> None:
             nonlocal total
             before, total = total, total + more
-            if total // _SHOWN_FROM != before // _SHOWN_FROM:
-                status.update(f"{show(what)}: {total:,}")
+            if total // _PROGRESS_STEP != before // _PROGRESS_STEP:
+                status.update(f"{escape_text(what)}: {total:,}")
 
-        yield told
+        yield count_more

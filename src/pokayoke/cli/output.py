@@ -1,6 +1,6 @@
 """What reaches a terminal, and how: escaped, data on stdout, talk on stderr.
 
-Nothing from a tool, a trace or a file is printed other than through `show` or `as_json`: a tool's
+Nothing from a tool, a trace or a file is printed other than through `escape_text` or `as_json`: a tool's
 answer may hold escapes that rewrite the screen, the clipboard or the title, and marks
 that make text read in another order than it is.
 """
@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.text.neutralise import UNSEEN
-from pokayoke.runtime.trace.line import quiet
+from pokayoke.core.text.neutralise import INVISIBLE
+from pokayoke.runtime.trace.line import escape_controls
 
-_UNSAFE: Final = re.compile(f"[\t\n{UNSEEN}]")
-_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNSAFE: Final = re.compile(f"[\t\n{INVISIBLE}]")
+_SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
 
 
-def show(text: object, *, limit: int | None = None) -> str:
+def escape_text(text: object, *, limit: int | None = None) -> str:
     r"""Return a text on one line in which every character is visible: ESC becomes `\x1b`.
 
     Args:
@@ -34,18 +34,18 @@ def show(text: object, *, limit: int | None = None) -> str:
     whole = str(text)
     if limit is not None and len(whole) > limit:
         whole = f"{whole[:limit]}..."
-    return _UNSAFE.sub(_escaped, whole)
+    return _UNSAFE.sub(_escape_match, whole)
 
 
-def show_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Return a text of our own lines, each of them escaped."""
-    return "\n".join(show(line) for line in text.split("\n"))
+    return "\n".join(escape_text(line) for line in text.split("\n"))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     code = ord(found[0])
-    if found[0] in _SHORT:
-        return _SHORT[found[0]]
+    if found[0] in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[found[0]]
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
 
 
@@ -55,49 +55,49 @@ def as_json(value: Any) -> str:
         encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:  # the name of a file may be any bytes, and half a character is no reason to say nothing
         encoded = json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
-    return quiet(encoded).decode().replace("\x7f", "\\u007f")
+    return escape_controls(encoded).decode().replace("\x7f", "\\u007f")
 
 
-def out(line: str) -> None:
+def print_data(line: str) -> None:
     """Print one line of data. The caller has escaped what is not ours."""
     sys.stdout.write(f"{line}\n")
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Print talk to stderr, escaped line by line."""
-    sys.stderr.write(f"{show_lines(text)}\n")
+    sys.stderr.write(f"{escape_lines(text)}\n")
 
 
-def plural(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """Return a number and what it counts: `1 run`, `2 runs`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def painter() -> Callable[[str, str], str]:
+def choose_painter() -> Callable[[str, str], str]:
     """Return `paint(text, mark)` for stdout: colours on a terminal, plain text in a pipe or with NO_COLOR."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return lambda text, mark: text  # noqa: ARG005 - the shape of a painter
     return lambda text, mark: f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
 
 
-def section(title: str, rows: Sequence[Sequence[object]]) -> None:
+def print_section(title: str, rows: Sequence[Sequence[object]]) -> None:
     """Print rows as aligned lines below a title; nothing if there are none."""
     if rows:
-        out(f"{title}:")
-        for line in table(rows):
-            out(f"  {line}")
+        print_data(f"{title}:")
+        for line in format_table(rows):
+            print_data(f"  {line}")
 
 
-def listing(heads: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str | None]) -> None:
+def print_listing(heads: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str | None]) -> None:
     """Print rows below their heads, each painted by its mark if it has one; nothing if there are no rows."""
-    paint = painter()
-    for line, mark in zip(table([heads, *rows]) if rows else (), ("dim", *marks), strict=False):
-        out(paint(line, mark) if mark else line)
+    paint = choose_painter()
+    for line, mark in zip(format_table([heads, *rows]) if rows else (), ("dim", *marks), strict=False):
+        print_data(paint(line, mark) if mark else line)
 
 
-def table(rows: Iterable[Sequence[object]]) -> list[str]:
+def format_table(rows: Iterable[Sequence[object]]) -> list[str]:
     """Return rows as aligned lines; every cell is escaped. The last column is not padded."""
-    shown = [[show(cell) for cell in row] for row in rows]
+    shown = [[escape_text(cell) for cell in row] for row in rows]
     if not shown:
         return []
     widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]

@@ -8,25 +8,34 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.options import share_of
-from pokayoke.cli.output import as_json, out, painter, plural, say, section, show, table
-from pokayoke.cli.progress import reading
-from pokayoke.cli.sources import Material, read_sources, refuse_to_overwrite
+from pokayoke.cli.options import parse_share
+from pokayoke.cli.output import (
+    as_json,
+    choose_painter,
+    escape_text,
+    format_count,
+    format_table,
+    print_data,
+    print_message,
+    print_section,
+)
+from pokayoke.cli.progress import progress_bar
+from pokayoke.cli.sources import LoadedSources, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers import Source, parse_map
-from pokayoke.replay.readers.source import claimed_format
+from pokayoke.replay.readers.source import parse_format
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.sample.recorder import Recorder
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.score.html_report import html_report, percent
-from pokayoke.replay.score.summary import Set, is_clean, summary
+from pokayoke.replay.score.html_report import format_percent, html_report
+from pokayoke.replay.score.summary import ContractSet, build_summary, is_clean
 from pokayoke.replay.score.workers import Replay, default_jobs
-from pokayoke.runtime.files.atomic_file import whole_file
+from pokayoke.runtime.files.atomic_file import atomic_write
 
-_SMALL: Final = 2_000_000
+_MIN_PARALLEL_BYTES: Final = 2_000_000
 # All of them are started before the first line is read.
-_Jobs = Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=256)]
-_SHARE: Final = 0.01
+_JobsOption = Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=256)]
+_DEFAULT_SHARE: Final = 0.01
 _MOST_ROWS: Final = 40
 _MOST_EXAMPLES: Final = 12
 _WIDTH: Final = 160
@@ -53,7 +62,7 @@ def replay(
     share: Annotated[
         str | None, typer.Option(help="With --sample: share of the runs in it: 0.1, or 10%; 1% if not said.")
     ] = None,
-    jobs: _Jobs = None,
+    jobs: _JobsOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score recorded calls against contracts. No tool is run.
@@ -69,110 +78,114 @@ def replay(
     a line could not be read, a call was refused, an answer invalid, or the two sets differ, 2 if a recording
     or the contracts cannot be read.
     """
-    wanted = _share(share, sample)
+    wanted = _parse_sample_share(share, sample)
     refuse_to_overwrite([*recordings, *contracts, *(compare or ())], html=html, sample=sample)
-    sets = [_set(contracts, config)]
+    sets = [_load_contract_set(contracts, config)]
     if compare:
-        sets.append(_set(compare, config))
+        sets.append(_load_contract_set(compare, config))
     mapping = parse_map(fields) if fields else None
     workers = jobs or (default_jobs() if _is_large(recordings) else 1)
     with Replay([one.judge for one in sets], jobs=workers) as work:
         for name in recordings:
-            with Source(name, claimed=claimed_format(kind), fields=mapping) as source, reading(source) as told:
-                work.add(source, told)
-                say(f"{name}: {source.kind.format}")
-        shown = summary(work.score, recordings, sets)
+            with Source(name, claimed=parse_format(kind), fields=mapping) as source, progress_bar(source) as told:
+                work.score_source(source, told)
+                print_message(f"{name}: {source.kind.format}")
+        shown = build_summary(work.score, recordings, sets)
     if html is not None:
-        with whole_file(html) as page:
+        with atomic_write(html) as page:
             page.write(html_report(shown).encode())
-        say(f"wrote {html}")
+        print_message(f"wrote {html}")
     if sample is not None:
-        _sample(sample, wanted, recordings, sets[0], kind, mapping)
+        _write_sample(sample, wanted, recordings, sets[0], kind, mapping)
     if json:
-        out(as_json(shown))
+        print_data(as_json(shown))
     else:
-        _print(shown)
+        _print_summary(shown)
     if not is_clean(shown):
         raise typer.Exit(1)
 
 
-def _share(text: str | None, sample: str | None) -> float:
+def _parse_sample_share(text: str | None, sample: str | None) -> float:
     """The share of the runs that a sample holds.
 
     Raises:
         ConfigurationError: it is none, or there is no sample.
     """
     if text is None:
-        return _SHARE
+        return _DEFAULT_SHARE
     if sample is None:
         raise ConfigurationError("--share is of the runs that --sample writes: name its FILE, too")
-    found = share_of(text)
+    found = parse_share(text)
     if not 0.0 <= found <= 1.0:
         raise ConfigurationError(f"--share {text!r}: expected 0 to 1, or 0% to 100%")
     return found
 
 
-def _sample(
-    name: str, share: float, recordings: list[str], given: Set, kind: str | None, fields: dict[str, str] | None
+def _write_sample(
+    name: str, share: float, recordings: list[str], given: ContractSet, kind: str | None, fields: dict[str, str] | None
 ) -> None:
     """Go through the recordings once more and write the sample. Its key is thrown away: nobody can go back."""
     if "-" in recordings:
         raise ConfigurationError("--sample reads the recordings twice, and stdin can be read once")
-    with whole_file(name) as file:
+    with atomic_write(name) as file:
         recorder = Recorder(file.write, key=secrets.token_bytes(32), share=share, contracts=given.judge.contracts)
         for recording in recordings:
-            with Source(recording, claimed=claimed_format(kind), fields=fields) as source:
-                for read in source.recordings():
+            with Source(recording, claimed=parse_format(kind), fields=fields) as source:
+                for read in source.read_recordings():
                     if isinstance(read, Recording):
-                        recorder.record(read)
-    say(f"wrote {name}: {recorder.written:,} of {recorder.seen:,} calls, {recorder.withheld:,} withheld")
+                        recorder.record_call(read)
+    print_message(f"wrote {name}: {recorder.written:,} of {recorder.seen:,} calls, {recorder.withheld:,} withheld")
 
 
-def _set(names: list[str], config: str | None) -> Set:
+def _load_contract_set(names: list[str], config: str | None) -> ContractSet:
     """Read one set of contracts.
 
     Raises:
         ConfigurationError: it cannot be read, or something in it is wrong.
     """
-    material: Material = read_sources(names, config=config, trust_hints=False)
+    material: LoadedSources = read_sources(names, config=config, trust_hints=False)
     if material.problems:
         told = "; ".join(f"{one.where}: {one.message}" for one in material.problems[:3])
         raise ConfigurationError(f"the contracts cannot be used: {told}")
     if not material.contracts:
         raise ConfigurationError(f"{', '.join(names)}: no contracts in there")
-    return Set(", ".join(names), Judge(material.contracts, material.policy))
+    return ContractSet(", ".join(names), Judge(material.contracts, material.policy))
 
 
 def _is_large(names: list[str]) -> bool:
     """True if starting processes is worth it."""
-    return any(name == "-" or (Path(name).is_file() and Path(name).stat().st_size > _SMALL) for name in names)
+    return any(
+        name == "-" or (Path(name).is_file() and Path(name).stat().st_size > _MIN_PARALLEL_BYTES) for name in names
+    )
 
 
-def _print(shown: dict[str, Any]) -> None:
-    paint = painter()
+def _print_summary(shown: dict[str, Any]) -> None:
+    paint = choose_painter()
     for one in shown["contracts"]:
-        out(f"{show(one['label'])}: {plural(shown['calls'], 'call')}")
-        for line in table(_rates(one)):
-            out(f"  {line}")
+        print_data(f"{escape_text(one['label'])}: {format_count(shown['calls'], 'call')}")
+        for line in format_table(_rate_rows(one)):
+            print_data(f"  {line}")
         _print_coverage(one)
-        section("tools", _tools(one))
+        print_section("tools", _tool_rows(one))
         for title, counts in (
             ("refused", one["refusals"]),
             ("invalid answers", one["faults"]),
             ("changed", one["changes"]),
         ):
-            section(title, [(f"{number:,}", code) for code, number in counts.items()])
-        section("to look at", _looks(one))
-    section("differences", [(f"{x['count']:,}", x["way"], ", ".join(x["tools"])[:_WIDTH]) for x in shown["changes"]])
+            print_section(title, [(f"{number:,}", code) for code, number in counts.items()])
+        print_section("to look at", _example_rows(one))
+    print_section(
+        "differences", [(f"{x['count']:,}", x["way"], ", ".join(x["tools"])[:_WIDTH]) for x in shown["changes"]]
+    )
     if len(shown["contracts"]) > 1 and not shown["changes"]:
-        out(paint("no differences", "ok"))
+        print_data(paint("no differences", "ok"))
     if shown["unread"]:
-        say(f"{plural(shown['unread'], 'record')} could not be read:")
+        print_message(f"{format_count(shown['unread'], 'record')} could not be read:")
         for one in shown["first_unread"]:
-            say(f"  {one['at']}: {one['why']}")
+            print_message(f"  {one['at']}: {one['why']}")
 
 
-def _rates(one: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _rate_rows(one: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name, rate in one["rates"].items():
         if rate["rate"] is None:
@@ -180,11 +193,11 @@ def _rates(one: dict[str, Any]) -> list[tuple[str, str, str]]:
                 (name, "-", "needs a truth: --map truth=FIELD" if rate["needs_truth"] else "nothing to measure")
             )
         else:
-            rows.append((name, percent(rate["rate"]), f"{rate['hits']:,} of {rate['of']:,}"))
+            rows.append((name, format_percent(rate["rate"]), f"{rate['hits']:,} of {rate['of']:,}"))
     told = f"{one['failed']:,} of {one['outputs']:,} answers"
     more = [f"{one['unseen']:,} would pass as data"] if one["unseen"] else []
     more += [f"{one['mentions']:,} other answers speak of errors"] if one["mentions"] else []
-    share = percent(one["failed"] / one["outputs"]) if one["outputs"] else "-"
+    share = format_percent(one["failed"] / one["outputs"]) if one["outputs"] else "-"
     rows.append(("tool errors", share, ", ".join([told, *more])))
     if one["refused_worked"]:
         rows.append(
@@ -195,13 +208,13 @@ def _rates(one: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def _print_coverage(one: dict[str, Any]) -> None:
     tools, fields, codes = (one["coverage"][key] for key in ("tools", "fields", "codes"))
-    out(f"coverage: {tools['seen']} of {tools['of']} tools, {fields['seen']} of {fields['of']} argument fields, "
-        f"{plural(len(codes), 'finding code')}")  # fmt: skip
+    print_data(f"coverage: {tools['seen']} of {tools['of']} tools, {fields['seen']} of {fields['of']} argument fields, "
+        f"{format_count(len(codes), 'finding code')}")  # fmt: skip
     if tools["never"]:
-        out(f"  never called: {show(', '.join(tools['never']), limit=_WIDTH)}")
+        print_data(f"  never called: {escape_text(', '.join(tools['never']), limit=_WIDTH)}")
 
 
-def _tools(one: dict[str, Any]) -> list[tuple[str, ...]]:
+def _tool_rows(one: dict[str, Any]) -> list[tuple[str, ...]]:
     keys = ("calls", "refused", "corrected", "outputs", "invalid", "failed")
     found = sorted(one["tools"], key=lambda tool: -tool["calls"])
     rows: list[tuple[str, ...]] = [("calls", "refused", "corrected", "answers", "invalid", "errors", "tool")]
@@ -210,7 +223,7 @@ def _tools(one: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows if hidden <= 0 else [*rows, (*[""] * len(keys), f"and {hidden} more: --json or --html")]
 
 
-def _looks(one: dict[str, Any]) -> list[tuple[str, ...]]:
+def _example_rows(one: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         (str(example["where"]), str(tool["tool"])[:60], kind, str(example["message"])[:_WIDTH])
         for tool in one["tools"]

@@ -6,12 +6,22 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pokayoke.cli.options import ByOption, JsonOption, ReasonOption, StoreOption, ago, now, opened, plain, when
-from pokayoke.cli.output import as_json, listing, out, say, show
-from pokayoke.core.state.kill_switch import EVERYTHING, PROBES, Rate, Switch, mode_at, probes_from
+from pokayoke.cli.options import (
+    ByOption,
+    JsonOption,
+    ReasonOption,
+    StoreOption,
+    current_time,
+    format_age,
+    format_time,
+    open_store_option,
+    struct_to_dict,
+)
+from pokayoke.cli.output import as_json, escape_text, print_data, print_listing, print_message
+from pokayoke.core.state.kill_switch import ALL_TOOLS, PROBES_TO_CLOSE, OutputRate, Switch, first_probe_at, mode_at
 from pokayoke.errors import ConfigurationError
 from pokayoke.stores.base import Store
-from pokayoke.stores.values import Flip, Query
+from pokayoke.stores.values import RecordQuery, SwitchCommand
 
 _MARKS = {"open": "bad", "half_open": "note", "closed": "ok"}
 
@@ -47,23 +57,27 @@ def status(store: StoreOption = None, json: JsonOption = False) -> None:
 
     Exit code 1 if a switch is open.
     """
-    at = now()
-    with opened(store) as ledger:
+    at = current_time()
+    with open_store_option(store) as ledger:
         switches, rates = ledger.switches(), {rate.tool: rate for rate in ledger.rates()}
-    shown = [_line(switch, rates.get(switch.scope), at) for switch in switches]
+    shown = [_switch_values(switch, rates.get(switch.scope), at) for switch in switches]
     known = {switch.scope for switch in switches}
-    shown += [_line(Switch(tool), rate, at) for tool, rate in rates.items() if tool not in known and _invalid(rate)]
+    shown += [
+        _switch_values(Switch(tool), rate, at)
+        for tool, rate in rates.items()
+        if tool not in known and _count_invalid(rate)
+    ]
     if json:
         for line in shown:
-            out(as_json(line))
+            print_data(as_json(line))
     else:
-        _print(shown, at)
+        _print_switches(shown, at)
     if any(line["mode"] != "closed" for line in shown):
         raise typer.Exit(1)
 
 
 @app.command("open")
-def open_(
+def open_switch(
     scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
 ) -> None:
     """Refuse all writes that may build on a tool's outputs ('*': all writes), until somebody closes the switch.
@@ -72,12 +86,12 @@ def open_(
 
     No write that comes later is claimed any more; one that has begun goes on, and is not tried again.
     """
-    _check(scope, by, reason)
-    with opened(store) as ledger:
-        if scope != EVERYTHING and not _heard_of(ledger, scope):
-            say(f"warning: this store has never heard of a tool {scope!r}; check the name")
-        switch = _flip(ledger, scope, "open", by, reason)
-    _told(switch, json=json)
+    _require_options(scope, by, reason)
+    with open_store_option(store) as ledger:
+        if scope != ALL_TOOLS and not _is_known_tool(ledger, scope):
+            print_message(f"warning: this store has never heard of a tool {scope!r}; check the name")
+        switch = _flip_switch(ledger, scope, "open", by, reason)
+    _print_switch(switch, json=json)
 
 
 @app.command()
@@ -88,72 +102,73 @@ def close(
 
     pokayoke safe-mode close --scope crm_lookup --by ann --reason "repaired, checked three profiles"
     """
-    _check(scope, by, reason)
-    with opened(store) as ledger:
+    _require_options(scope, by, reason)
+    with open_store_option(store) as ledger:
         switch = next((s for s in ledger.switches() if s.scope == scope), Switch(scope))
         if switch.mode == "closed":
-            say(f"{scope!r} is closed already; nothing was changed")
+            print_message(f"{scope!r} is closed already; nothing was changed")
         else:
-            switch = _flip(ledger, scope, "closed", by, reason)
-    _told(switch, json=json)
+            switch = _flip_switch(ledger, scope, "closed", by, reason)
+    _print_switch(switch, json=json)
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _check(scope: str, by: str, reason: str) -> None:
+def _require_options(scope: str, by: str, reason: str) -> None:
     for option, said in (("--scope", scope), ("--by", by), ("--reason", reason)):
         if not said.strip():
             raise ConfigurationError(f"{option} is empty: it is kept in the audit, so say it")
 
 
-def _flip(ledger: Store, scope: str, mode: Literal["open", "closed"], by: str, reason: str) -> Switch:
-    return ledger.flip(Flip(scope, mode, by, reason, now()))
+def _flip_switch(ledger: Store, scope: str, mode: Literal["open", "closed"], by: str, reason: str) -> Switch:
+    return ledger.flip(SwitchCommand(scope, mode, by, reason, current_time()))
 
 
-def _heard_of(ledger: Store, tool: str) -> bool:
+def _is_known_tool(ledger: Store, tool: str) -> bool:
     """Whether a tool left anything in the store: an output, a switch or an effect."""
     heard = {rate.tool for rate in ledger.rates()} | {switch.scope for switch in ledger.switches()}
-    return tool in heard or bool(ledger.records(Query(tool=tool, limit=1)))
+    return tool in heard or bool(ledger.records(RecordQuery(tool=tool, limit=1)))
 
 
-def _invalid(rate: Rate | None) -> int:
+def _count_invalid(rate: OutputRate | None) -> int:
     return sum(not valid for _, valid in rate.recent) if rate else 0
 
 
-def _line(switch: Switch, rate: Rate | None, at: float) -> dict[str, Any]:
+def _switch_values(switch: Switch, rate: OutputRate | None, at: float) -> dict[str, Any]:
     return {
-        **plain(switch), "mode": mode_at(switch, at), "probes_from": probes_from(switch),
-        "outputs": len(rate.recent) if rate else 0, "invalid": _invalid(rate), "streak": rate.streak if rate else 0,
+        **struct_to_dict(switch), "mode": mode_at(switch, at), "probes_from": first_probe_at(switch),
+        "outputs": len(rate.recent) if rate else 0, "invalid": _count_invalid(rate),
+        "streak": rate.streak if rate else 0,
     }  # fmt: skip
 
 
-def _print(shown: list[dict[str, Any]], at: float) -> None:
+def _print_switches(shown: list[dict[str, Any]], at: float) -> None:
     heads = ("scope", "mode", "since", "by", "invalid", "next", "reason")
     rows = [
         (
-            show(line["scope"]), line["mode"], ago(line["since"], at) if line["since"] else "-",
-            show(line["by"]) or "-", f"{line['invalid']} of {line['outputs']}",
-            _next(line, at), show(line["reason"], limit=120),
+            escape_text(line["scope"]), line["mode"], format_age(line["since"], at) if line["since"] else "-",
+            escape_text(line["by"]) or "-", f"{line['invalid']} of {line['outputs']}",
+            _describe_next(line, at), escape_text(line["reason"], limit=120),
         )
         for line in shown
     ]  # fmt: skip
-    listing(heads, rows, [_MARKS[line["mode"]] for line in shown])
+    print_listing(heads, rows, [_MARKS[line["mode"]] for line in shown])
     if not rows:
-        say("no switch was ever flipped, and no tool's latest outputs were invalid")
+        print_message("no switch was ever flipped, and no tool's latest outputs were invalid")
 
 
-def _next(line: dict[str, Any], at: float) -> str:
+def _describe_next(line: dict[str, Any], at: float) -> str:
     if line["mode"] == "closed":
         return "-"
     if line["mode"] == "half_open":
-        return f"{PROBES - line['valid']} valid reads close it"
-    return "a person closes it" if line["probes_from"] is None else f"probes {ago(line['probes_from'], at)}"
+        return f"{PROBES_TO_CLOSE - line['valid']} valid reads close it"
+    return "a person closes it" if line["probes_from"] is None else f"probes {format_age(line['probes_from'], at)}"
 
 
-def _told(switch: Switch, *, json: bool) -> None:
+def _print_switch(switch: Switch, *, json: bool) -> None:
     if json:
-        out(as_json(plain(switch)))
+        print_data(as_json(struct_to_dict(switch)))
         return
-    by = f" by {switch.by} at {when(switch.since)}: {switch.reason}" if switch.by else ""
-    out(show(f"{switch.scope} is {switch.mode}{by}"))
+    by = f" by {switch.by} at {format_time(switch.since)}: {switch.reason}" if switch.by else ""
+    print_data(escape_text(f"{switch.scope} is {switch.mode}{by}"))

@@ -12,25 +12,25 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.catalogue.unknown_names import misnamed, unsourced
+from pokayoke.core.catalogue.unknown_names import unknown_names, unknown_sources
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.loop_guard import Kind, unknown_kinds
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.config.config import Keys, dotted, load_policy
-from pokayoke.runtime.config.contract_files import DEFINING, fields_of, read_definitions
+from pokayoke.runtime.config.config import KeyPath, dotted_path, load_policy
+from pokayoke.runtime.config.contract_files import DEFINING_KEYS, parse_definition, read_definitions
 from pokayoke.runtime.config.yaml_reader import read_document
 from pokayoke.runtime.tools.view import OWN_TOOLS
 
 DEFAULT_CONFIG: Final = "pokayoke.yaml"
-ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
+MODULE_ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _OPTIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Policy))
 
 
-class Problem(msgspec.Struct, frozen=True):
+class SourceProblem(msgspec.Struct, frozen=True):
     """One thing to change.
 
     Args:
@@ -44,17 +44,17 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
 
 
-class Material(msgspec.Struct):
+class LoadedSources(msgspec.Struct):
     """What the sources amount to."""
 
     contracts: list[Contract] = []
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     config: str | None = None
     policy: Policy = Policy()
     kinds: tuple[Kind, ...] | None = None  # of failure; None if no guard says whether it has some of its own
 
 
-def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool) -> Material:
+def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool) -> LoadedSources:
     """Read configuration files, definition files and `module:attribute` references.
 
     A guard brings its own policy along, which holds unless a configuration is named beside it.
@@ -67,17 +67,17 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
     Raises:
         ConfigurationError: a source cannot be read at all. What is wrong inside one is a problem.
     """
-    material = Material(contracts=[], problems=[])
+    material = LoadedSources(contracts=[], problems=[])
     listed = list(dict.fromkeys(names))
     named = config is not None or any(_is_config(name) for name in listed)
     if config is None and not named and Path(DEFAULT_CONFIG).is_file():
         config = DEFAULT_CONFIG
     for name in [*([config] if config and config not in listed else []), *listed]:
         if name == config or _is_config(name):
-            _take_config(name, material)
-        elif ATTRIBUTE.fullmatch(name) and not Path(name).exists():
-            found = _imported(name)
-            material.contracts += _tools_of(name, found)
+            _load_config(name, material)
+        elif MODULE_ATTRIBUTE.fullmatch(name) and not Path(name).exists():
+            found = _import_attribute(name)
+            material.contracts += _contracts_of(name, found)
             if isinstance(snapshot := getattr(found, "snapshot", None), Snapshot):
                 material.kinds = (*(material.kinds or ()), *snapshot.kinds)
             if not named and isinstance(policy := getattr(found, "policy", None), Policy):
@@ -85,33 +85,33 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
         elif not Path(name).exists() and Path(name).suffix not in _SUFFIXES:
             raise ConfigurationError(f"{name}: no such file; tools in a module are named as MODULE:ATTRIBUTE")
         else:
-            _take_definitions(name, material, trust_hints=trust_hints)
+            _load_definitions(name, material, trust_hints=trust_hints)
     return material
 
 
-def misnaming(material: Material) -> Iterator[Problem]:
+def unknown_name_problems(material: LoadedSources) -> Iterator[SourceProblem]:
     """Names in configuration and contracts that mean none of the tools or kinds of failure: they have no effect."""
     unknown = list(unknown_kinds(material.policy.loop, material.kinds or ()))
     if unknown:
         known = material.kinds is not None
         own = "" if known else "; one of your own is known if its guard is named as MODULE:ATTRIBUTE"
-        at = _places(material.config)
-        yield from (Problem("misnamed", at(place), text + own) for place, text in unknown)
+        at = _config_locator(material.config)
+        yield from (SourceProblem("misnamed", at(place), text + own) for place, text in unknown)
     # Without tools, or with some that could not be read, nobody knows which names there are.
     if not material.contracts or any(problem.code == "definition" for problem in material.problems):
         return
-    found = list(misnamed(material.policy, material.contracts, OWN_TOOLS))
+    found = list(unknown_names(material.policy, material.contracts, OWN_TOOLS))
     if found:
-        at = _places(material.config)
-        yield from (Problem("misnamed", at(place), f"`{dotted(place)}` {text}") for place, text in found)
-    yield from (Problem("misnamed", *wrong) for wrong in unsourced(material.contracts, OWN_TOOLS))
+        at = _config_locator(material.config)
+        yield from (SourceProblem("misnamed", at(place), f"`{dotted_path(place)}` {text}") for place, text in found)
+    yield from (SourceProblem("misnamed", *wrong) for wrong in unknown_sources(material.contracts, OWN_TOOLS))
 
 
-def _places(config: str | None) -> Callable[[Keys], str]:
+def _config_locator(config: str | None) -> Callable[[KeyPath], str]:
     """How a place of the configuration is called: its file and line, or who brought the policy along."""
     if config is None or not Path(config).is_file():
         return lambda _: config or "configuration"
-    return read_document(Path(config).read_bytes(), name=config).at
+    return read_document(Path(config).read_bytes(), name=config).location_of
 
 
 def _is_config(name: str) -> bool:
@@ -125,7 +125,7 @@ def _is_config(name: str) -> bool:
     if not is_object(value):
         return not is_array(value)  # a list is one of contracts
     keys = value.keys()
-    return not keys or bool(_OPTIONS & keys) or (not DEFINING & keys and any(map(_is_misspelt, keys)))
+    return not keys or bool(_OPTIONS & keys) or (not DEFINING_KEYS & keys and any(map(_is_misspelt, keys)))
 
 
 def _is_misspelt(key: str) -> bool:
@@ -135,26 +135,26 @@ def _is_misspelt(key: str) -> bool:
     return bool(get_close_matches(key.lower(), _OPTIONS, n=1, cutoff=0.8))
 
 
-def _take_config(name: str, material: Material) -> None:
+def _load_config(name: str, material: LoadedSources) -> None:
     material.config = name
     if not Path(name).is_file():
         raise ConfigurationError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
     try:
         material.policy = load_policy(name)
     except ConfigurationError as error:
-        material.problems += [Problem("config", name, line) for line in str(error).splitlines()]
+        material.problems += [SourceProblem("config", name, line) for line in str(error).splitlines()]
 
 
-def from_module(name: str) -> list[Contract]:
+def load_from_module(name: str) -> list[Contract]:
     """Import the module (its code runs) and take the contracts its attribute holds.
 
     Raises:
         ConfigurationError: it cannot be imported, or holds no tools.
     """
-    return _tools_of(name, _imported(name))
+    return _contracts_of(name, _import_attribute(name))
 
 
-def _imported(name: str) -> Any:
+def _import_attribute(name: str) -> Any:
     module_name, _, attributes = name.partition(":")
     folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
     if folder not in sys.path:
@@ -168,7 +168,7 @@ def _imported(name: str) -> Any:
     return found
 
 
-def _tools_of(name: str, found: Any) -> list[Contract]:
+def _contracts_of(name: str, found: Any) -> list[Contract]:
     found = getattr(found, "tools", found)
     items: list[Any] = [found]
     if not isinstance(found, Contract):
@@ -179,12 +179,12 @@ def _tools_of(name: str, found: Any) -> list[Contract]:
     return contracts
 
 
-def _take_definitions(name: str, material: Material, *, trust_hints: bool) -> None:
+def _load_definitions(name: str, material: LoadedSources, *, trust_hints: bool) -> None:
     for place, definition in read_definitions(Path(name), name=name):
         try:
-            material.contracts.append(Contract(**fields_of(definition, trust_hints=trust_hints)))
+            material.contracts.append(Contract(**parse_definition(definition, trust_hints=trust_hints)))
         except ConfigurationError as error:
-            material.problems.append(Problem("definition", place, str(error)))
+            material.problems.append(SourceProblem("definition", place, str(error)))
 
 
 def refuse_to_overwrite(given: Iterable[str], **written: str | None) -> None:

@@ -15,16 +15,24 @@ from typing import Annotated, Any, BinaryIO, Final
 import msgspec
 import typer
 
-from pokayoke.cli.options import when
-from pokayoke.cli.output import as_json, out, painter, plural, say, section, show
+from pokayoke.cli.options import format_time
+from pokayoke.cli.output import (
+    as_json,
+    choose_painter,
+    escape_text,
+    format_count,
+    print_data,
+    print_message,
+    print_section,
+)
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.replay.readers.lines import LONGEST_LINE, Input
+from pokayoke.replay.readers.lines import LONGEST_LINE, InputFile
 
 _TOO_LONG: Final = b"(too long)"
 _MOST_NAMES: Final = 1_000
 _MOST_RUNS: Final = 100_000
 _OTHERS: Final = "(others)"
-_ENDINGS: Final = {
+_STATUS_COLUMNS: Final = {
     "ok": "valid", "degraded": "invalid", "invalid_output": "invalid", "failed": "failed", "in_doubt": "failed",
 }  # fmt: skip
 _DIFFERENCES: Final = ("call", "arguments", "output", "value", "broken")
@@ -58,13 +66,13 @@ def trace(
     """
     counting = len(words) > 1 and words[0] == "report"
     if words == ["report"] and not Path("report").exists():
-        say("error: report of which FILE? As in: pokayoke trace report t.jsonl")
+        print_message("error: report of which FILE? As in: pokayoke trace report t.jsonl")
         raise typer.Exit(2)
     if len(words) != 1 + counting or (counting and follow):
-        say("error: expected FILE or report FILE (a report has an end, so it takes no --follow)")
+        print_message("error: expected FILE or report FILE (a report has an end, so it takes no --follow)")
         raise typer.Exit(2)
 
-    def wanted(found: Event) -> bool:
+    def is_selected(found: Event) -> bool:
         return (
             (run is None or found.get("run_id") == run)
             and (tool is None or found.get("tool") == tool)
@@ -72,29 +80,29 @@ def trace(
             and not (failed and found.get("ok") is not False)
         )
 
-    broken = Broken()
-    events = (found for found in _events(words[-1], broken, follow=follow) if wanted(found))
+    broken = BrokenLines()
+    events = (found for found in _read_events(words[-1], broken, follow=follow) if is_selected(found))
     if counting:
-        report = Report(events)
+        report = TraceReport(events)
         shown = report.events
         _print_report(report, broken, json=json)
     else:
         shown = _print_events(events, json=json, endless=follow)
     if not shown and (run or tool or event or failed):
-        say("no event is like that")
+        print_message("no event is like that")
     if broken.count:
-        say(f"{plural(broken.count, 'broken line')}, not counted. The first is line {broken.first}.")
+        print_message(f"{format_count(broken.count, 'broken line')}, not counted. The first is line {broken.first}.")
         raise typer.Exit(1)
 
 
-class Broken:
+class BrokenLines:
     """How many lines were no events, and which was the first."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first = 0
 
-    def add(self, number: int) -> None:
+    def add_line(self, number: int) -> None:
         """Count one."""
         self.count += 1
         self.first = self.first or number
@@ -103,16 +111,16 @@ class Broken:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _events(name: str, broken: Broken, *, follow: bool) -> Iterator[Event]:
-    for number, line in enumerate(_lines(name, follow=follow), 1):
-        found = _event(line)
+def _read_events(name: str, broken: BrokenLines, *, follow: bool) -> Iterator[Event]:
+    for number, line in enumerate(_read_lines(name, follow=follow), 1):
+        found = _parse_event(line)
         if found is not None:
             yield found
         elif line.strip():
-            broken.add(number)
+            broken.add_line(number)
 
 
-def _event(line: bytes) -> Event | None:
+def _parse_event(line: bytes) -> Event | None:
     try:
         found: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -120,35 +128,35 @@ def _event(line: bytes) -> Event | None:
     return found if is_object(found) and isinstance(found.get("event"), str) else None
 
 
-def _lines(name: str, *, follow: bool) -> Iterator[bytes]:
+def _read_lines(name: str, *, follow: bool) -> Iterator[bytes]:
     if follow and name != "-":
-        yield from _followed(name, _opened(name))
+        yield from _follow_file(name, _open_file(name))
         return
-    with closing(Input(name)) as source, _progress(source) as count:
-        for line in source.lines():
+    with closing(InputFile(name)) as source, _progress_bar(source) as count:
+        for line in source.read_lines():
             count()
             yield line
 
 
-def _opened(name: str) -> BinaryIO:
+def _open_file(name: str) -> BinaryIO:
     try:
         file = Path(name).open("rb")  # noqa: SIM115 - the caller's stack closes it
     except OSError as error:
-        say(f"error: {name}: {error.strerror}")
+        print_message(f"error: {name}: {error.strerror}")
         raise typer.Exit(2) from None
     if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
-        say(f"error: {name}: is a folder")
+        print_message(f"error: {name}: is a folder")
         raise typer.Exit(2)
     return file
 
 
-def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
+def _follow_file(name: str, file: BinaryIO) -> Iterator[bytes]:
     """The lines of a file for ever: what is appended, and what comes after a rotation."""
     part = b""
     try:
         while True:
             # Asked before the file is read to its end: what was written before the move is not missed.
-            moved = _moved(name, file)
+            moved = _is_rotated(name, file)
             while more := file.readline(LONGEST_LINE):
                 part = part + more if len(part) < LONGEST_LINE else _TOO_LONG
                 if more.endswith(b"\n"):
@@ -156,7 +164,7 @@ def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
                     part = b""
             if moved:
                 file.close()
-                file, part = _opened(name), b""
+                file, part = _open_file(name), b""
             elif file.tell() > os.fstat(file.fileno()).st_size:
                 file.seek(0)
                 part = b""
@@ -167,7 +175,7 @@ def _followed(name: str, file: BinaryIO) -> Iterator[bytes]:
         file.close()
 
 
-def _moved(name: str, file: BinaryIO) -> bool:
+def _is_rotated(name: str, file: BinaryIO) -> bool:
     try:
         return Path(name).stat().st_ino != os.fstat(file.fileno()).st_ino
     except FileNotFoundError:
@@ -175,7 +183,7 @@ def _moved(name: str, file: BinaryIO) -> bool:
 
 
 @contextmanager
-def _progress(source: Input) -> Generator[Callable[[], None]]:
+def _progress_bar(source: InputFile) -> Generator[Callable[[], None]]:
     """A bar on stderr while a large file is read by a person."""
     if source.size < _PROGRESS_FROM or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
@@ -185,7 +193,7 @@ def _progress(source: Input) -> Generator[Callable[[], None]]:
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=source.size)
-        yield lambda: bar.update(task, completed=source.position())
+        yield lambda: bar.update(task, completed=source.bytes_read())
 
 
 # -- showing ---------------------------------------------------------------------------------------
@@ -193,23 +201,23 @@ def _progress(source: Input) -> Generator[Callable[[], None]]:
 
 def _print_events(events: Iterator[Event], *, json: bool, endless: bool) -> int:
     """Print each event on a line of its own and return how many there were."""
-    paint = painter()
+    paint = choose_painter()
     shown = 0
     # Ctrl-C is how events without an end are ended, wherever that meets them: waiting, or being printed.
     with suppress(KeyboardInterrupt) if endless else nullcontext():
         for found in events:
             shown += 1
             if json:
-                out(as_json(found))
+                print_data(as_json(found))
                 continue
-            line = describe(found)
-            out(line if found.get("ok") is not False else paint(line, "bad"))
+            line = describe_event(found)
+            print_data(line if found.get("ok") is not False else paint(line, "bad"))
     return shown
 
 
-def describe(event: Event) -> str:
+def describe_event(event: Event) -> str:
     """Return one event as one line for people, escaped."""
-    words = [_at(event.get("ts")), event.get("run_id", "-"), f"#{event.get('step', '-')}", event["event"]]
+    words = [_format_timestamp(event.get("ts")), event.get("run_id", "-"), f"#{event.get('step', '-')}", event["event"]]
     words += [event[key] for key in ("tool", "decision", "status") if event.get(key)]
     if event["event"] == "shadow":
         words.append(f"{event.get('contract')} {'!=' if event.get('differs') else '='} {event.get('candidate')}")
@@ -218,15 +226,15 @@ def describe(event: Event) -> str:
     if event.get("reason"):
         words.append(f"({event['reason']})")
     words += [f"{key}={event[key]}" for key in ("safe_mode", "us", "attempts", "effect") if event.get(key)]
-    words += [f"{key}: {_names(event[key])}" for key in ("repairs", "corrections") if event.get(key)]
-    return " ".join(show(word, limit=400) for word in words)
+    words += [f"{key}: {_join_names(event[key])}" for key in ("repairs", "corrections") if event.get(key)]
+    return " ".join(escape_text(word, limit=400) for word in words)
 
 
-def _at(second: Any) -> str:
-    return when(second, timespec="milliseconds")
+def _format_timestamp(second: Any) -> str:
+    return format_time(second, timespec="milliseconds")
 
 
-def _names(values: Any) -> str:
+def _join_names(values: Any) -> str:
     if not is_array(values):
         return str(values)
     return ", ".join(str(value.get("rule", "?") if is_object(value) else value) for value in values)
@@ -235,7 +243,7 @@ def _names(values: Any) -> str:
 # -- counting --------------------------------------------------------------------------------------
 
 
-class Report:
+class TraceReport:
     """What a trace amounts to. Memory is bounded: names beyond the first 1,000 are counted together.
 
     Args:
@@ -255,7 +263,7 @@ class Report:
         self.first: Any = None
         self.last: Any = None
         for event in events:
-            self._add(event)
+            self._add_event(event)
 
     @property
     def turns_saved(self) -> int:
@@ -276,12 +284,12 @@ class Report:
             "calls": dict(sorted(self.calls.items())),
             "failures": failures,
             "stops": dict(sorted(self.stops.items())),
-            "versions": _nested(self.versions),
-            "shadows": _nested(self.shadows),
+            "versions": _nest_counts(self.versions),
+            "shadows": _nest_counts(self.shadows),
             "turns_saved": {"repaired_or_corrected": self.fixed, "replayed": self.replayed},
         }
 
-    def _add(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         self.events += 1
         if len(self.runs) < _MOST_RUNS and isinstance(event.get("run_id"), str):
             self.runs.add(event["run_id"])
@@ -291,7 +299,7 @@ class Report:
         tool = str(event.get("tool", "-"))
         # A write is decided in one event and ends in another; a read has one event for both.
         if event["event"] == "tool_call" or (event["event"] == "tool_result" and "decision" in event):
-            self.calls[_bounded(tool, self.calls)] += 1
+            self.calls[_bound_name(tool, self.calls)] += 1
             if event.get("decision") == "replay":
                 self.replayed += 1
             elif event.get("decision") == "allow" and (event.get("repairs") or event.get("corrections")):
@@ -301,9 +309,9 @@ class Report:
             return  # a difference is no failure: nothing was decided by it
         self._add_version(event)
         if event["event"] == "stop":
-            self.stops[_bounded(str(event.get("reason")), self.stops)] += 1
+            self.stops[_bound_name(str(event.get("reason")), self.stops)] += 1
         elif event.get("ok") is False:
-            pair = (_kind(event), tool)
+            pair = (_failure_kind(event), tool)
             self.failures[
                 pair if pair in self.failures or len(self.failures) < _MOST_NAMES else (_OTHERS, _OTHERS)
             ] += 1
@@ -318,7 +326,7 @@ class Report:
             self.versions[name, "calls"] += 1
             if event.get("decision") in ("refuse", "stop"):
                 self.versions[name, "refused"] += 1
-        if (ended := _ENDINGS.get(str(event.get("status")))) is not None:
+        if (ended := _STATUS_COLUMNS.get(str(event.get("status")))) is not None:
             self.versions[name, ended] += 1
 
     def _add_shadow(self, event: Event) -> None:
@@ -332,18 +340,18 @@ class Report:
                 self.shadows[name, what if what in _DIFFERENCES else "other"] += 1
 
 
-def _nested(counted: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def _nest_counts(counted: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for (name, what), count in sorted(counted.items()):
         found.setdefault(name, {})[what] = count
     return found
 
 
-def _bounded(name: str, counted: Counter[str]) -> str:
+def _bound_name(name: str, counted: Counter[str]) -> str:
     return name if name in counted or len(counted) < _MOST_NAMES else _OTHERS
 
 
-def _kind(event: Event) -> str:
+def _failure_kind(event: Event) -> str:
     """The kind of a failure: the code of its first finding, else its error or status."""
     findings = event.get("findings")
     if is_array(findings) and findings and is_object(findings[0]):
@@ -351,23 +359,28 @@ def _kind(event: Event) -> str:
     return str(event.get("error") or event.get("status") or event.get("decision") or event["event"])
 
 
-def _print_report(report: Report, broken: Broken, *, json: bool) -> None:
+def _print_report(report: TraceReport, broken: BrokenLines, *, json: bool) -> None:
     if json:
-        out(as_json({**report.as_dict(), "broken_lines": broken.count}))
+        print_data(as_json({**report.as_dict(), "broken_lines": broken.count}))
         return
-    runs = f"{_MOST_RUNS}+ runs" if len(report.runs) >= _MOST_RUNS else plural(len(report.runs), "run")
-    out(f"{plural(report.events, 'event')} of {runs}, {_at(report.first)} to {_at(report.last)}")
-    out(f"calls: {report.calls.total()}   turns saved: {report.turns_saved}"
+    runs = f"{_MOST_RUNS}+ runs" if len(report.runs) >= _MOST_RUNS else format_count(len(report.runs), "run")
+    print_data(
+        f"{format_count(report.events, 'event')} of {runs}, "
+        f"{_format_timestamp(report.first)} to {_format_timestamp(report.last)}"
+    )
+    print_data(f"calls: {report.calls.total()}   turns saved: {report.turns_saved}"
         f" ({report.fixed} repaired or corrected, {report.replayed} answered from the ledger)")  # fmt: skip
-    section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
-    section("stops", [(count, reason) for reason, count in report.stops.most_common()])
-    section("calls", [(count, tool) for tool, count in report.calls.most_common()])
-    names = [contract.rpartition("@")[0] for contract in _nested(report.versions)]
+    print_section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
+    print_section("stops", [(count, reason) for reason, count in report.stops.most_common()])
+    print_section("calls", [(count, tool) for tool, count in report.calls.most_common()])
+    names = [contract.rpartition("@")[0] for contract in _nest_counts(report.versions)]
     if len(names) > len(set(names)):
-        section("versions", _rows(report.versions, ("calls", "refused", "valid", "invalid", "failed"), "tool"))
-    section("shadows", _rows(report.shadows, ("judged", "differ", *_DIFFERENCES), "stable -> candidate"))
+        print_section(
+            "versions", _count_rows(report.versions, ("calls", "refused", "valid", "invalid", "failed"), "tool")
+        )
+    print_section("shadows", _count_rows(report.shadows, ("judged", "differ", *_DIFFERENCES), "stable -> candidate"))
 
 
-def _rows(counted: Counter[tuple[str, str]], columns: tuple[str, ...], last: str) -> list[tuple[Any, ...]]:
-    rows = [(*(found.get(column, 0) for column in columns), name) for name, found in _nested(counted).items()]
+def _count_rows(counted: Counter[tuple[str, str]], columns: tuple[str, ...], last: str) -> list[tuple[Any, ...]]:
+    rows = [(*(found.get(column, 0) for column in columns), name) for name, found in _nest_counts(counted).items()]
     return [(*columns, last), *rows] if rows else []

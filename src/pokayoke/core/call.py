@@ -19,7 +19,7 @@ Blame = Literal["model", "tool", "policy", "host"]
 Decision = Literal["allow", "refuse", "ask", "replay", "stop"]
 Status = Literal["ok", "replayed", "degraded", "pending", "refused", "failed", "invalid_output", "in_doubt"]
 Mode = Literal["normal", "safe_mode", "final_answer", "stopped"]
-Happened = Literal["none", "done", "unknown"]
+EffectStatus = Literal["none", "done", "unknown"]
 CorrectionKind = Literal["equivalent", "declared", "likely"]
 StopReason = Literal[
     "success",
@@ -85,12 +85,12 @@ class ToolCall(msgspec.Struct, frozen=True):
             for field, given in (("id", cast(object, self.id)), ("name", cast(object, self.name))):
                 msgspec.structs.force_setattr(self, field, str.__str__(given) if isinstance(given, str) else "")
         if self.confidence is not None:
-            msgspec.structs.force_setattr(self, "confidence", _share(self.confidence))
+            msgspec.structs.force_setattr(self, "confidence", _parse_confidence(self.confidence))
         if type(self.occurrence) is not int or self.occurrence < 0:
-            msgspec.structs.force_setattr(self, "occurrence", _count(self.occurrence))
+            msgspec.structs.force_setattr(self, "occurrence", _parse_occurrence(self.occurrence))
 
 
-def _share(given: object) -> float:
+def _parse_confidence(given: object) -> float:
     """Any kind of number from 0 to 1 as a float; a text is none."""
     if hasattr(type(given), "__float__"):
         with suppress(TypeError, ValueError, OverflowError):
@@ -100,7 +100,7 @@ def _share(given: object) -> float:
     raise UsageError(f"confidence is a number from 0 to 1 or None, got {given!r}"[:200])
 
 
-def _count(given: object) -> int:
+def _parse_occurrence(given: object) -> int:
     """Any kind of whole number from 0 as an int."""
     with suppress(TypeError):
         if (count := index(cast("int", given))) >= 0:
@@ -225,7 +225,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     corrections: tuple[Correction, ...] = ()
     repairs: tuple[str, ...] = ()
-    effect: Happened = "none"
+    effect: EffectStatus = "none"
     stop_reason: StopReason | None = None
     safe_mode: str | None = None
     message: str = ""

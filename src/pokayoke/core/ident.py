@@ -12,10 +12,10 @@ from pokayoke.errors import UsageError
 
 _MOST_CHARS = 500  # PostgreSQL indexes up to 2,704 bytes
 # What databases do not take, and what parts a tenant from an id.
-_UNKEPT = re.compile("[\x00\x1f\ud800-\udfff]")
+_FORBIDDEN_CHARACTERS = re.compile("[\x00\x1f\ud800-\udfff]")
 
 
-def text_id(value: object, what: str, *, empty: bool = False) -> str:
+def as_text_id(value: object, what: str, *, empty: bool = False) -> str:
     """Return an id that the host gave, if every store can keep it.
 
     Args:
@@ -33,12 +33,12 @@ def text_id(value: object, what: str, *, empty: bool = False) -> str:
         raise UsageError(f"{what} is empty, so it would be the same for all: pass None if there is none")
     if len(text) > _MOST_CHARS:
         raise UsageError(f"{what} has at most {_MOST_CHARS} characters, got {len(text):,}: pass a hash of it")
-    if _UNKEPT.search(text):
+    if _FORBIDDEN_CHARACTERS.search(text):
         raise UsageError(f"{what} {text[:40]!a} holds NUL, U+001F or a lone surrogate: pass another id")
     return text
 
 
-def stop_reason(given: StopReason) -> StopReason:
+def as_stop_reason(given: StopReason) -> StopReason:
     """Return a host's reason to stop.
 
     Raises:
@@ -49,7 +49,7 @@ def stop_reason(given: StopReason) -> StopReason:
     return given
 
 
-def token_count(given: Any) -> int:
+def as_token_count(given: Any) -> int:
     """Return a number of tokens that a host reports.
 
     Raises:
@@ -62,12 +62,12 @@ def token_count(given: Any) -> int:
         raise UsageError(f"a number of tokens is a whole number, got {given!a:.40}") from None
 
 
-def kept_id(given: object) -> str:
+def as_storable_id(given: object) -> str:
     """Return an id of a framework, or of a client behind it, as every store can keep it: an odd one as its hash.
 
     Nobody who could change such an id hears of it, so it is no error.
     """
     ident = str(given)
-    if len(ident) <= _MOST_CHARS and not _UNKEPT.search(ident):
+    if len(ident) <= _MOST_CHARS and not _FORBIDDEN_CHARACTERS.search(ident):
         return ident
     return f"sha256:{hashlib.sha256(ident.encode(errors='surrogatepass')).hexdigest()}"

@@ -15,7 +15,7 @@ from msgspec import Meta
 from pokayoke.core.call import CorrectionKind
 
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-Positive = Annotated[int, Meta(ge=1)]
+PositiveInt = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0.0)]
 
 # A user name in front of a host would hide the host, and a password does not belong in a file.
@@ -32,7 +32,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class IntakePolicy(_Options, frozen=True, kw_only=True):
     """How argument texts are read."""
 
-    max_chars: Positive = 200_000
+    max_chars: PositiveInt = 200_000
     """Longest argument text that is looked at, in characters."""
     max_depth: Annotated[int, Meta(ge=1, le=200)] = 64
     """Deepest nesting of an argument text."""
@@ -43,7 +43,7 @@ class IntakePolicy(_Options, frozen=True, kw_only=True):
 class ToolOutputPolicy(_Options, frozen=True, kw_only=True):
     """What a tool's answer has to fulfil where its contract does not say otherwise."""
 
-    max_chars: Positive = 200_000
+    max_chars: PositiveInt = 200_000
     """Longest output, in characters (a cap of four times as many bytes comes first)."""
     require_content_type: str = "application/json"
     """Media type a wire response must carry."""
@@ -92,9 +92,9 @@ class ExecutionPolicy(_Options, frozen=True, kw_only=True):
     """Deadline of an async tool whose contract does not say, in seconds."""
     lease_margin_seconds: Seconds = 10.0
     """Seconds a claim is believed to be alive beyond the deadline: time to report, never a licence to start again."""
-    concurrency: Positive = 5
+    concurrency: PositiveInt = 5
     """Calls of one batch that run at the same time."""
-    max_lost_workers: Positive = 32
+    max_lost_workers: PositiveInt = 32
     """Worker threads that may hang past their deadline before sync tools with one are refused."""
 
 
@@ -116,28 +116,28 @@ class RetryPolicy(_Options, frozen=True, kw_only=True):
 class BudgetPolicy(_Options, frozen=True, kw_only=True):
     """Limits per run; None is no limit."""
 
-    rounds: Positive | None = None
+    rounds: PositiveInt | None = None
     """Messages of the model that called tools."""
-    calls: Positive | None = None
+    calls: PositiveInt | None = None
     """Tool calls."""
     seconds: Seconds | None = None
     """Time since the run was opened first."""
-    tokens: Positive | None = None
+    tokens: PositiveInt | None = None
     """Tokens, reported with `run.usage` or estimated."""
 
 
 class LoopPolicy(_Options, frozen=True, kw_only=True):
     """When a run stops trying and has to answer."""
 
-    identical_failures: Positive = 3
+    identical_failures: PositiveInt = 3
     """Equal calls (tool and arguments) that fail this often in a row are refused."""
-    identical_results: Positive = 3
+    identical_results: PositiveInt = 3
     """Equal calls with an equal result that are fine; a further one makes its round a bad one."""
     self_repair: Annotated[int, Meta(ge=0)] = 1
     """Bad rounds in a row that the model may repair itself; one more takes its tools away for the turn."""
-    tool_failures: Positive = 4
+    tool_failures: PositiveInt = 4
     """Bad rounds of one tool, since it last brought anything, that other tools' progress makes up for."""
-    bad_rounds: Positive = 12
+    bad_rounds: PositiveInt = 12
     """Bad rounds of a turn after which the tools are taken away whatever else was achieved."""
     off: tuple[str, ...] = ()
     """Kinds that are not counted: unknown_tool, repeated_call, tool_failure, invalid_output, invalid_arguments,
@@ -199,9 +199,9 @@ class ApprovalPolicy(_Options, frozen=True, kw_only=True):
 class ContextPolicy(_Options, frozen=True, kw_only=True):
     """How much of a result goes into the conversation."""
 
-    offload_chars: Positive = 20_000
+    offload_chars: PositiveInt = 20_000
     """A valid output above this is kept aside; the model gets a preview and a handle."""
-    preview_chars: Positive = 1_500
+    preview_chars: PositiveInt = 1_500
     """Length of that preview, in characters."""
 
 
@@ -214,11 +214,11 @@ class TracePolicy(_Options, frozen=True, kw_only=True):
     """What of arguments and results is recorded: redacted text, only a hash, or nothing."""
     max_payload_chars: Annotated[int, Meta(ge=0)] = 4_000
     """A longer payload is recorded as its length."""
-    max_bytes: Positive = 50_000_000
+    max_bytes: PositiveInt = 50_000_000
     """Size at which the file is rotated."""
     backups: Annotated[int, Meta(ge=0)] = 3
     """Rotated files that are kept."""
-    ring: Positive = 1_000
+    ring: PositiveInt = 1_000
     """Events kept in memory per run."""
     redact_fields: tuple[str, ...] = ()
     """Field names whose values are never written, beside the built-in ones."""

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from pokayoke.demo import guarded, report, unguarded
-from pokayoke.demo.endpoint import Endpoint, Log
-from pokayoke.demo.scenario import Result, Scenario, Side, judge
+from pokayoke.demo.endpoint import Endpoint, RunLog
+from pokayoke.demo.scenario import Scenario, ScenarioResult, Side, judge_side
 from pokayoke.demo.scenarios import SCENARIOS
-from pokayoke.demo.world import World, effects, new_world
+from pokayoke.demo.world import World, diff_facts, new_world
 
-__all__ = ["SCENARIOS", "Result", "Scenario", "Side", "main", "play", "select"]
+__all__ = ["SCENARIOS", "Scenario", "ScenarioResult", "Side", "main", "play", "select"]
 
 
 def select(only: Iterable[str] | None = None) -> list[Scenario]:
@@ -33,12 +33,12 @@ def select(only: Iterable[str] | None = None) -> list[Scenario]:
     return [scenario for scenario in known if not words or any(word in scenario.name for word in words)]
 
 
-def play(scenario: Scenario) -> Result:
+def play(scenario: Scenario) -> ScenarioResult:
     """Run one scenario against both loops, each in a new world."""
-    return Result(
+    return ScenarioResult(
         scenario,
-        unguarded=_side(scenario, lambda end, world: unguarded.run(end, world.tools(), scenario.prompt)),
-        guarded=_side(scenario, lambda end, world: guarded.run(end, world.tools(), world, scenario.prompt)),
+        unguarded=_play_side(scenario, lambda end, world: unguarded.run_loop(end, world.tools(), scenario.prompt)),
+        guarded=_play_side(scenario, lambda end, world: guarded.run_loop(end, world.tools(), world, scenario.prompt)),
     )
 
 
@@ -60,22 +60,22 @@ def main(*, json: bool = False, only: Sequence[str] | None = None, verbose: bool
         print(error, file=sys.stderr)  # noqa: T201 - talk goes to stderr
         return 2
     begun = time.monotonic()
-    results = [play(scenario) for scenario in report.progress(scenarios, quiet=json)]
+    results = [play(scenario) for scenario in report.track_progress(scenarios, quiet=json)]
     seconds = time.monotonic() - begun
     if json:
-        report.as_json(results, seconds)
+        report.print_json(results, seconds)
     else:
-        report.as_table(results, seconds, verbose=verbose)
-    return 0 if all(result.guarded.clean for result in results) else 1
+        report.print_table(results, seconds, verbose=verbose)
+    return 0 if all(result.guarded.is_clean for result in results) else 1
 
 
-def _side(scenario: Scenario, loop: Callable[[Endpoint, World], Log]) -> Side:
+def _play_side(scenario: Scenario, loop: Callable[[Endpoint, World], RunLog]) -> Side:
     with new_world() as world:
         scenario.prepare(world)
-        before = world.facts()
+        before = world.read_facts()
         endpoint = Endpoint(scenario.turns(world), scenario.window)
         begun = time.monotonic()
         log = loop(endpoint, world)
         seconds = time.monotonic() - begun
-        happened = effects(before, world.facts())
-        return judge(scenario, happened, log, requests=endpoint.requests, seconds=seconds)
+        happened = diff_facts(before, world.read_facts())
+        return judge_side(scenario, happened, log, requests=endpoint.requests, seconds=seconds)

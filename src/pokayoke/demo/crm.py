@@ -31,7 +31,7 @@ class Crm:
     def __init__(self, path: Path) -> None:
         self._db = Database(path, _SCHEMA)
 
-    def facts(self) -> list[str]:
+    def read_facts(self) -> list[str]:
         """Return what the database holds, one line per fact."""
         return [
             *(f"contact {user}" for (user,) in self._db.read("SELECT user_id FROM contacts")),

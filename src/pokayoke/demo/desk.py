@@ -25,7 +25,7 @@ class Desk:
             file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8")
 
-    def facts(self) -> list[str]:
+    def read_facts(self) -> list[str]:
         """Return every text file below the home folder, one line per file."""
         return [
             f"file {file.relative_to(self._home)}: {file.read_text(encoding='utf-8')}"

@@ -36,17 +36,17 @@ class Endpoint:
 
     def __call__(self, messages: Sequence[Message], tools: Sequence[Any]) -> Reply:
         """Answer a request."""
-        return self.model(self._visible(messages), tools)
+        return self.model(self._visible_messages(messages), tools)
 
-    def _visible(self, messages: Sequence[Message]) -> list[Message]:
+    def _visible_messages(self, messages: Sequence[Message]) -> list[Message]:
         head, rest = list(messages[:1]), list(messages[1:])
-        while self.window is not None and len(rest) > 1 and tokens([*head, *rest]) > self.window:
+        while self.window is not None and len(rest) > 1 and estimate_tokens([*head, *rest]) > self.window:
             rest.pop(0)
         return [*head, *rest]
 
 
 @dataclass(slots=True)
-class Log:
+class RunLog:
     """What a run did: the history and one line per call."""
 
     messages: list[Message] = field(default_factory=list[Message])
@@ -58,7 +58,7 @@ class Log:
     """Longest time between two entries, in seconds."""
     _last: float = field(default_factory=time.monotonic)
 
-    def note(
+    def add_call(
         self, tool: str, status: str, text: str, *, stop_reason: str | None = None, findings: Sequence[str] = ()
     ) -> None:
         """Write down how one call ended: what the model read, the stop reason, the codes of the findings."""
@@ -69,6 +69,6 @@ class Log:
         )
 
 
-def tokens(messages: Sequence[Message]) -> int:
+def estimate_tokens(messages: Sequence[Message]) -> int:
     """Estimate the tokens of a history: four characters each, and four per message."""
     return sum(len(str(message.get("content") or "")) // 4 + 4 for message in messages)

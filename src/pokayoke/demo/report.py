@@ -13,43 +13,43 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from pokayoke.demo.scenario import Result, Scenario, Side
+from pokayoke.demo.scenario import Scenario, ScenarioResult, Side
 
-_SHOWN = 2
+_MAX_EFFECTS = 2
 """Effects named one by one before the rest is counted."""
-_HINT, _LONGEST = 120, 600
+_HINT_LENGTH, _TEXT_LENGTH = 120, 600
 """Characters shown of what the model reads: in the table, and with --verbose and in JSON."""
 _WIDTH = 140
 """Columns of the table where nobody tells how wide the terminal is."""
 
 
-def progress(scenarios: Sequence[Scenario], *, quiet: bool) -> Iterator[Scenario]:
+def track_progress(scenarios: Sequence[Scenario], *, quiet: bool) -> Iterator[Scenario]:
     """Hand on the scenarios with a progress bar on stderr, if somebody sees it."""
     console = Console(stderr=True)
     yield from track(scenarios, "playing", console=console, disable=quiet or not console.is_terminal, transient=True)
 
 
-def as_table(results: Sequence[Result], seconds: float, *, verbose: bool) -> None:
+def print_table(results: Sequence[ScenarioResult], seconds: float, *, verbose: bool) -> None:
     """Print the table and the summary to stdout."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for title, good in (("What goes wrong", False), ("What is right and has to pass", True)):
         rows = [result for result in results if result.scenario.good is good]
         if rows:
-            console.print(_table(title, rows))
+            console.print(_build_table(title, rows))
     if verbose:
         for result in results:
             _print_calls(console, result)
     console.print()
-    for line in summary(results, seconds):
+    for line in summary_lines(results, seconds):
         console.print(Text(line))
 
 
-def as_json(results: Sequence[Result], seconds: float) -> None:
+def print_json(results: Sequence[ScenarioResult], seconds: float) -> None:
     """Print everything that is known as one JSON document to stdout."""
     document = {
-        "ok": all(result.guarded.clean for result in results),
+        "ok": all(result.guarded.is_clean for result in results),
         "seconds": round(seconds, 3),
-        "totals": totals(results),
+        "totals": count_totals(results),
         "scenarios": [
             {
                 "name": result.scenario.name,
@@ -57,8 +57,8 @@ def as_json(results: Sequence[Result], seconds: float) -> None:
                 "good": result.scenario.good,
                 "prompt": result.scenario.prompt,
                 "wanted": result.scenario.wanted,
-                "unguarded": _plain(result.unguarded),
-                "guarded": _plain(result.guarded),
+                "unguarded": _side_to_dict(result.unguarded),
+                "guarded": _side_to_dict(result.guarded),
             }
             for result in results
         ],
@@ -66,7 +66,7 @@ def as_json(results: Sequence[Result], seconds: float) -> None:
     sys.stdout.write(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
-def totals(results: Sequence[Result]) -> dict[str, int]:
+def count_totals(results: Sequence[ScenarioResult]) -> dict[str, int]:
     """Count over all scenarios what was wrong, lost and kept on each side."""
     return {
         "scenarios": len(results),
@@ -80,10 +80,10 @@ def totals(results: Sequence[Result]) -> dict[str, int]:
     }
 
 
-def summary(results: Sequence[Result], seconds: float) -> list[str]:
+def summary_lines(results: Sequence[ScenarioResult], seconds: float) -> list[str]:
     """Return the five lines under the table."""
-    count = totals(results)
-    unclean = [result.scenario.name for result in results if not result.guarded.clean]
+    count = count_totals(results)
+    unclean = [result.scenario.name for result in results if not result.guarded.is_clean]
     good = [result for result in results if result.scenario.good]
     verdict = f"Not as it should be behind the guard: {', '.join(unclean)}."
     return [
@@ -98,12 +98,12 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
             )
             for side in ("unguarded", "guarded")
         ),
-        f"Good calls that passed the guard: {sum(result.guarded.clean for result in good)} of {len(good)}.",
+        f"Good calls that passed the guard: {sum(result.guarded.is_clean for result in good)} of {len(good)}.",
         verdict if unclean else "Every guarded run did what was wanted and nothing else.",
     ]
 
 
-def _table(title: str, results: Sequence[Result]) -> Table:
+def _build_table(title: str, results: Sequence[ScenarioResult]) -> Table:
     table = Table(title=title, title_justify="left", expand=True, show_lines=True)
     table.add_column("kind", ratio=4, overflow="fold")
     table.add_column("unguarded: what reached the world", ratio=6, overflow="fold")
@@ -112,28 +112,30 @@ def _table(title: str, results: Sequence[Result]) -> Table:
         kind = Text(result.scenario.kind)
         kind.append(f"\n{result.scenario.name}", style="dim")
         table.add_row(
-            kind, _damage(result.unguarded), Text("\n").join([_damage(result.guarded), *_ways(result.guarded)])
+            kind,
+            _describe_effects(result.unguarded),
+            Text("\n").join([_describe_effects(result.guarded), *_describe_outcomes(result.guarded)]),
         )
     return table
 
 
-def _damage(side: Side) -> Text:
+def _describe_effects(side: Side) -> Text:
     parts = [
-        *(Text(_shown(line), style="bold red") for line in _counted(side.wrong, "wrong: ")),
-        *(Text(_shown(line), style="yellow") for line in _counted(side.lost, "missing: ")),
-        *(Text(_shown(line), style="green") for line in _counted(side.kept, "right: ")),
+        *(Text(_escape_unprintable(line), style="bold red") for line in _limit_lines(side.wrong, "wrong: ")),
+        *(Text(_escape_unprintable(line), style="yellow") for line in _limit_lines(side.lost, "missing: ")),
+        *(Text(_escape_unprintable(line), style="green") for line in _limit_lines(side.kept, "right: ")),
     ]
     return Text("\n").join(parts) if parts else Text("nothing changed", style="green")
 
 
-def _counted(lines: Sequence[str], mark: str) -> Iterator[str]:
-    for line in lines[:_SHOWN]:
+def _limit_lines(lines: Sequence[str], mark: str) -> Iterator[str]:
+    for line in lines[:_MAX_EFFECTS]:
         yield mark + line
-    if len(lines) > _SHOWN:
-        yield f"{mark}and {len(lines) - _SHOWN} more like it"
+    if len(lines) > _MAX_EFFECTS:
+        yield f"{mark}and {len(lines) - _MAX_EFFECTS} more like it"
 
 
-def _ways(side: Side) -> Iterator[Text]:
+def _describe_outcomes(side: Side) -> Iterator[Text]:
     """Say in one line per kind of ending how the guarded calls ended, and what the model read first."""
     seen: dict[str, int] = {}
     for call in side.calls:
@@ -141,34 +143,41 @@ def _ways(side: Side) -> Iterator[Text]:
         line = f"{call['tool']} → {call['status']}{why}"
         seen[line] = seen.get(line, 0) + 1
     for line, times in seen.items():
-        yield Text(_shown(line if times == 1 else f"{line} × {times}"), style="dim")
+        yield Text(_escape_unprintable(line if times == 1 else f"{line} × {times}"), style="dim")
     told = next((call["reads"] for call in side.calls if call["status"] != "ok"), None)
     if told is not None:
-        yield Text(f"the model reads: {_shown(_cut(told, _HINT))}", style="italic dim")
+        yield Text(f"the model reads: {_escape_unprintable(_clip_text(told, _HINT_LENGTH))}", style="italic dim")
 
 
-def _print_calls(console: Console, result: Result) -> None:
+def _print_calls(console: Console, result: ScenarioResult) -> None:
     console.print()
     console.print(Text(f"{result.scenario.name}: {result.scenario.prompt}", style="bold"))
     for name, side in (("unguarded", result.unguarded), ("guarded", result.guarded)):
         for call in side.calls:
-            console.print(Text(f"  {name}  {_shown(call['tool'])} → {call['status']}", style="bold dim"))
-            console.print(Text(f"    reads: {_shown(_cut(call['reads'], _LONGEST))}", style="dim"))
-        console.print(Text(f"  {name}  answer: {_shown(_cut(side.answer or 'none', _LONGEST))} [{side.stop_reason}]"))
+            console.print(Text(f"  {name}  {_escape_unprintable(call['tool'])} → {call['status']}", style="bold dim"))
+            console.print(
+                Text(f"    reads: {_escape_unprintable(_clip_text(call['reads'], _TEXT_LENGTH))}", style="dim")
+            )
+        console.print(
+            Text(
+                f"  {name}  answer: {_escape_unprintable(_clip_text(side.answer or 'none', _TEXT_LENGTH))} "
+                f"[{side.stop_reason}]"
+            )
+        )
 
 
-def _cut(text: str, most: int) -> str:
+def _clip_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _shown(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     """Make a text from a tool harmless for a terminal: nothing that is not printable gets through."""
     return "".join(char if char.isprintable() else " " if char == "\n" else repr(char)[1:-1] for char in text)
 
 
-def _plain(side: Side) -> dict[str, Any]:
+def _side_to_dict(side: Side) -> dict[str, Any]:
     entry = asdict(side)
-    entry["clean"] = side.clean
+    entry["clean"] = side.is_clean
     entry["seconds"] = round(side.seconds, 4)
-    entry["calls"] = [{**call, "reads": _cut(call["reads"], _LONGEST)} for call in side.calls]
+    entry["calls"] = [{**call, "reads": _clip_text(call["reads"], _TEXT_LENGTH)} for call in side.calls]
     return entry

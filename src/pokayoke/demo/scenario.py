@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from pokayoke.demo.endpoint import Log, Message
+from pokayoke.demo.endpoint import Message, RunLog
 from pokayoke.demo.world import World
 
 Turns = Callable[[World], Sequence[Any]]
 
 
-def _nothing(_: World) -> None:
+def _leave_world(_: World) -> None:
     """Leave the world as it is."""
 
 
-def _no_harm(_: Log) -> list[str]:
+def _no_harm(_: RunLog) -> list[str]:
     return []
 
 
@@ -49,8 +49,8 @@ class Scenario:
     prompt: str
     turns: Turns
     wanted: tuple[str, ...] = ()
-    prepare: Callable[[World], None] = _nothing
-    harm: Callable[[Log], list[str]] = _no_harm
+    prepare: Callable[[World], None] = _leave_world
+    harm: Callable[[RunLog], list[str]] = _no_harm
     window: int | None = None
     good: bool = False
 
@@ -81,13 +81,13 @@ class Side:
     seconds: float = 0.0
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """True if everything wanted happened and nothing else."""
         return not self.wrong and not self.lost
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ScenarioResult:
     """A scenario and its two runs."""
 
     scenario: Scenario
@@ -95,7 +95,7 @@ class Result:
     guarded: Side
 
 
-def judge(scenario: Scenario, happened: Counter[str], log: Log, *, requests: int, seconds: float) -> Side:
+def judge_side(scenario: Scenario, happened: Counter[str], log: RunLog, *, requests: int, seconds: float) -> Side:
     """Compare what happened with what was wanted."""
     wanted = Counter(scenario.wanted)
     harm = [*scenario.harm(log)]
@@ -104,9 +104,9 @@ def judge(scenario: Scenario, happened: Counter[str], log: Log, *, requests: int
     elif log.answer is None:
         harm.append(f"no answer after {requests} requests to the model")
     return Side(
-        kept=_lines(happened & wanted),
-        wrong=(*_lines(happened - wanted), *harm),
-        lost=_lines(wanted - happened),
+        kept=_effect_lines(happened & wanted),
+        wrong=(*_effect_lines(happened - wanted), *harm),
+        lost=_effect_lines(wanted - happened),
         calls=tuple(log.calls),
         answer=log.answer,
         stop_reason=log.stop_reason,
@@ -115,28 +115,28 @@ def judge(scenario: Scenario, happened: Counter[str], log: Log, *, requests: int
     )
 
 
-def _lines(effects: Counter[str]) -> tuple[str, ...]:
+def _effect_lines(effects: Counter[str]) -> tuple[str, ...]:
     return tuple(sorted(effects.elements()))
 
 
-def read(messages: Sequence[Message]) -> str:
+def read_tool_texts(messages: Sequence[Message]) -> str:
     """Return the texts of the tools since the model last spoke: what it reads now."""
     latest = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
     return "\n".join(reversed([str(message.get("content") or "") for message in latest]))
 
 
-def unless(evidence: str, turn: Any) -> Callable[[Sequence[Message]], Any]:
+def retry_unless(evidence: str, turn: Any) -> Callable[[Sequence[Message]], Any]:
     """A model that looks whether it worked: it says so if it reads the evidence, else `turn` is next."""
-    return lambda messages: "Done." if evidence in read(messages) else turn
+    return lambda messages: "Done." if evidence in read_tool_texts(messages) else turn
 
 
-def word_of(text: str, name: str) -> str | None:
+def find_word(text: str, name: str) -> str | None:
     """A model that takes the word after a name out of whatever it reads."""
     found = re.search(rf"{name}\W+(\w+)", text)
     return found.group(1) if found else None
 
 
-def number_of(text: str, names: str) -> float | None:
+def find_number(text: str, names: str) -> float | None:
     """A model that takes the number after one of the names (separated by `|`) out of whatever it reads."""
     found = re.search(rf"(?:{names})\W+(\d+(?:\.\d+)?)", text)
     return float(found.group(1)) if found else None

@@ -32,7 +32,7 @@ class Shop:
     def __init__(self, path: Path) -> None:
         self._db = Database(path, _SCHEMA)
 
-    def facts(self) -> list[str]:
+    def read_facts(self) -> list[str]:
         """Return what the database holds, one line per fact."""
         return [
             *(

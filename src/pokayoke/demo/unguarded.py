@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from pokayoke.core.call import ToolCall
-from pokayoke.demo.endpoint import MAX_ROUNDS, Endpoint, Log
+from pokayoke.demo.endpoint import MAX_ROUNDS, Endpoint, RunLog
 from pokayoke.testing.model import arguments_text
 
 ATTEMPTS = 2
 
 
-def run(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], prompt: str) -> Log:
+def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], prompt: str) -> RunLog:
     """Play a script against tools without a guard.
 
     Args:
@@ -33,7 +33,7 @@ def run(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], prompt: str
     Returns:
         What the model asked for, what it read, and how it ended.
     """
-    log = Log(messages=[{"role": "system", "content": endpoint.system}, {"role": "user", "content": prompt}])
+    log = RunLog(messages=[{"role": "system", "content": endpoint.system}, {"role": "user", "content": prompt}])
     for _ in range(MAX_ROUNDS):
         reply = endpoint(log.messages, list(tools))
         log.messages.append(reply.openai()["choices"][0]["message"])
@@ -42,41 +42,41 @@ def run(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], prompt: str
             break
         for call in reply.calls:
             try:
-                text = _perform(call, tools)
+                text = _run_call(call, tools)
             except SystemExit as error:
                 # The demo outlives what would have been the end of the agent's process.
                 log.crash = f"SystemExit({error.code})"
                 return log
-            log.note(call.name, "ran" if not text.startswith("Error") else "error", text)
+            log.add_call(call.name, "ran" if not text.startswith("Error") else "error", text)
             log.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
     return log
 
 
-def _perform(call: ToolCall, tools: Mapping[str, Callable[..., Any]]) -> str:
+def _run_call(call: ToolCall, tools: Mapping[str, Callable[..., Any]]) -> str:
     try:
-        function = _nearest(call.name, tools)
-        arguments = _fitted(_loads(arguments_text(call)), function)
+        function = _nearest_tool(call.name, tools)
+        arguments = _fit_arguments(_load_arguments(arguments_text(call)), function)
     except Exception as error:  # noqa: BLE001 - what such loops do
         return f"Error: {error}"
     failure: Exception | None = None
     for _ in range(ATTEMPTS):
         try:
-            return _dumps(function(**arguments))
+            return _dump_result(function(**arguments))
         except Exception as error:  # noqa: BLE001 - what such loops do
             failure = error
     return f"Error: {failure}"
 
 
-def _loads(text: str) -> dict[str, Any]:
+def _load_arguments(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
         return cast("dict[str, Any]", json.loads(text))
     except ValueError:
-        return cast("dict[str, Any]", json.loads(_closed(text.replace("'", '"'))))
+        return cast("dict[str, Any]", json.loads(_close_json(text.replace("'", '"'))))
 
 
-def _closed(text: str) -> str:
+def _close_json(text: str) -> str:
     """Repair JSON: drop trailing commas, close what is open."""
     text = re.sub(r",\s*([}\]])", r"\1", text.strip())
     if text.count('"') % 2:
@@ -84,7 +84,7 @@ def _closed(text: str) -> str:
     return text.rstrip(", ") + "]" * (text.count("[") - text.count("]")) + "}" * (text.count("{") - text.count("}"))
 
 
-def _nearest(name: str, tools: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+def _nearest_tool(name: str, tools: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     if name in tools:
         return tools[name]
     near = difflib.get_close_matches(name, tools, n=1, cutoff=0.6)
@@ -93,7 +93,7 @@ def _nearest(name: str, tools: Mapping[str, Callable[..., Any]]) -> Callable[...
     return tools[near[0]]
 
 
-def _fitted(arguments: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+def _fit_arguments(arguments: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(function, eval_str=True).parameters
     kept = {name: value for name, value in arguments.items() if name in parameters}
     for name, value in kept.items():
@@ -103,7 +103,7 @@ def _fitted(arguments: dict[str, Any], function: Callable[..., Any]) -> dict[str
     return kept
 
 
-def _dumps(result: Any) -> str:
+def _dump_result(result: Any) -> str:
     try:
         return json.dumps(result, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -32,13 +32,13 @@ class Upstream:
         # A proxy of the user's environment must not see requests to this machine.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def breaks(self, spoil: Callable[[dict[str, Any]], Response] | None) -> None:
+    def break_with(self, spoil: Callable[[dict[str, Any]], Response] | None) -> None:
         """From now on, answer with what `spoil` makes of a good record; None is back to normal."""
         self._spoil = spoil
 
-    def fetch(self, path: str) -> dict[str, Any]:
+    def fetch_record(self, path: str) -> dict[str, Any]:
         """GET a record; returns the response as it came, whatever it is."""
-        with self._opener.open(f"{self._address()}/{path}", timeout=10.0) as response:
+        with self._opener.open(f"{self._server_url()}/{path}", timeout=10.0) as response:
             return {
                 "status": response.status,
                 "content_type": response.headers["Content-Type"],
@@ -51,7 +51,7 @@ class Upstream:
             self._server.shutdown()
             self._server.server_close()
 
-    def answer(self, path: str) -> Response:
+    def build_response(self, path: str) -> Response:
         """Return the response to a path such as `/profiles/U01`."""
         kind, _, key = path.strip("/").partition("/")
         record = _RECORDS.get(kind) or {"user_id": key, "plan": "pro", "seats": 3}
@@ -61,28 +61,28 @@ class Upstream:
 
     def get_profile(self, user_id: str) -> dict[str, Any]:
         """Read a customer's profile: their plan and number of seats."""
-        return self.fetch(f"profiles/{user_id}")
+        return self.fetch_record(f"profiles/{user_id}")
 
     def get_price(self, sku: str) -> dict[str, Any]:
         """Read the supplier's recommended price of an item, in cents."""
-        return self.fetch(f"prices/{sku}")
+        return self.fetch_record(f"prices/{sku}")
 
     def get_stock(self, sku: str) -> dict[str, Any]:
         """Read how many units of an item the warehouse holds."""
-        return self.fetch(f"stock/{sku}")
+        return self.fetch_record(f"stock/{sku}")
 
-    def _address(self) -> str:
+    def _server_url(self) -> str:
         if self._server is None:
-            self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+            self._server = ThreadingHTTPServer(("127.0.0.1", 0), _build_handler(self))
             self._server.daemon_threads = True
             threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
 
-def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _build_handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
+    class UpstreamHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, content_type, body = upstream.answer(self.path)
+            status, content_type, body = upstream.build_response(self.path)
             payload = body.encode()
             self.send_response(status)
             self.send_header("Content-Type", content_type)
@@ -93,4 +93,4 @@ def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name the base class uses
             """Stay silent."""
 
-    return Handler
+    return UpstreamHandler

@@ -48,9 +48,9 @@ class World:
             for tool in functions
         }
 
-    def facts(self) -> Counter[str]:
+    def read_facts(self) -> Counter[str]:
         """Ask the databases and the folder what is the case now."""
-        return Counter([*self.shop.facts(), *self.crm.facts(), *self.desk.facts()])
+        return Counter([*self.shop.read_facts(), *self.crm.read_facts(), *self.desk.read_facts()])
 
     def close(self) -> None:
         """Let go of what hangs and stop the service."""
@@ -59,7 +59,7 @@ class World:
         self.upstream.close()
 
 
-def effects(before: Counter[str], after: Counter[str]) -> Counter[str]:
+def diff_facts(before: Counter[str], after: Counter[str]) -> Counter[str]:
     """Return what happened between two states of the world.
 
     A fact that appeared is an effect. A fact that vanished is one too (`gone: ...`), unless a fact

@@ -49,7 +49,7 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     fault: Finding | None = None
 
 
-class Unread(msgspec.Struct, frozen=True, gc=False):
+class UnreadRecord(msgspec.Struct, frozen=True, gc=False):
     """A line, or a call on it, that could not be read.
 
     Attributes:
@@ -61,10 +61,10 @@ class Unread(msgspec.Struct, frozen=True, gc=False):
     why: str
 
 
-Read = Recording | Unread
+ReadResult = Recording | UnreadRecord
 
 
-class Reader(Protocol):
+class RecordingReader(Protocol):
     """Reads the records of one format. An instance reads one file, in order.
 
     Attributes:
@@ -74,17 +74,17 @@ class Reader(Protocol):
 
     joins: bool = False
 
-    def looks(self, value: Any) -> int:
+    def match_strength(self, value: Any) -> int:
         """Return 2 if a JSON value is a record of this format, 1 if it may be one, else 0."""
         ...
 
-    def read(self, value: Any, line: int) -> Iterable[Read]:
+    def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
         """Return the calls of one record."""
         ...
 
-    def finish(self) -> Iterable[Read]:
+    def finish(self) -> Iterable[ReadResult]:
         """Return what still waited for its answer when the file ended; nothing where every record is whole."""
         return ()
 
 
-MakeReader = Callable[[], Reader]
+ReaderFactory = Callable[[], RecordingReader]

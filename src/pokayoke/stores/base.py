@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from pokayoke.core.ledger.admission import Approval, Request
-from pokayoke.core.ledger.transitions import Admission, Record, Resolution, Settled, Settlement
-from pokayoke.core.state.kill_switch import Rate, Seen, Switch
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval
+from pokayoke.core.ledger.transitions import Admission, Record, Resolution, Settlement, SettleResult
+from pokayoke.core.state.kill_switch import OutputObservation, OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores import operations as acts
-from pokayoke.stores.operations import Act
-from pokayoke.stores.values import Entry, Flip, Query, RunChange
+from pokayoke.stores.operations import Operation
+from pokayoke.stores.values import AuditEntry, RecordQuery, RunChange, SwitchCommand
 
-__all__ = ["Entry", "Flip", "Query", "RunChange", "Store"]
+__all__ = ["AuditEntry", "RecordQuery", "RunChange", "Store", "SwitchCommand"]
 
 T = TypeVar("T")
 _NO_DATABASE = "{} holds no database that a {} could reach, so the effect {} cannot be completed in its transaction"
@@ -37,7 +37,7 @@ class Store(ABC):
     sealed: bool = True
 
     @property
-    def waits(self) -> bool:
+    def needs_await(self) -> bool:
         """Whether asynchronous callers really wait: False if the plain methods serve them, too."""
         kind = type(self)
         return kind.arun is not Store.arun or kind.asettle is not Store.asettle
@@ -45,10 +45,10 @@ class Store(ABC):
     # -- what a kind of store has to know ----------------------------------------------------------
 
     @abstractmethod
-    def run(self, act: Act[T]) -> T:
+    def run(self, act: Operation[T]) -> T:
         """Carry out an act in one transaction."""
 
-    async def arun(self, act: Act[T]) -> T:
+    async def arun(self, act: Operation[T]) -> T:
         """`run` for asynchronous callers."""
         return self.run(act)
 
@@ -66,14 +66,14 @@ class Store(ABC):
         Raises:
             StoreError: there are several of that id.
         """
-        return acts.only([known for known in self.approvals() if known.id == approval_id], approval_id)
+        return acts.find_unique([known for known in self.approvals() if known.id == approval_id], approval_id)
 
     @abstractmethod
     def switches(self) -> tuple[Switch, ...]:
         """Return every switch that was ever flipped, by scope."""
 
     @abstractmethod
-    def rates(self) -> tuple[Rate, ...]:
+    def rates(self) -> tuple[OutputRate, ...]:
         """Return the latest outputs of every tool, by name."""
 
     @abstractmethod
@@ -81,11 +81,11 @@ class Store(ABC):
         """Return the ledger record of a key."""
 
     @abstractmethod
-    def records(self, query: Query) -> tuple[Record, ...]:
+    def records(self, query: RecordQuery) -> tuple[Record, ...]:
         """Return records in the order of their keys, without their outputs."""
 
     @abstractmethod
-    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
         """Return the lines of the audit after a number, oldest first."""
 
     @abstractmethod
@@ -105,21 +105,21 @@ class Store(ABC):
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def admit(self, request: Request) -> Admission:
+    def admit(self, request: AdmissionRequest) -> Admission:
         """Decide over a request and keep the consequences. The same request again gets the same answer."""
-        return self.run(acts.admitting(request))
+        return self.run(acts.admit_operation(request))
 
-    async def aadmit(self, request: Request) -> Admission:
+    async def aadmit(self, request: AdmissionRequest) -> Admission:
         """`admit` for asynchronous callers."""
-        return await self.arun(acts.admitting(request))
+        return await self.arun(acts.admit_operation(request))
 
-    def settle(self, settlement: Settlement) -> Settled:
+    def settle(self, settlement: Settlement) -> SettleResult:
         """Record what became of a claim. A completion whose claim was lost is kept as a late effect."""
-        return self.run(acts.settling(settlement))
+        return self.run(acts.settle_operation(settlement))
 
-    async def asettle(self, settlement: Settlement) -> Settled:
+    async def asettle(self, settlement: Settlement) -> SettleResult:
         """`settle` for asynchronous callers."""
-        return await self.arun(acts.settling(settlement))
+        return await self.arun(acts.settle_operation(settlement))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection. Returns whether it was accepted.
@@ -135,21 +135,21 @@ class Store(ABC):
 
     def change_run(self, run_id: str, change: RunChange) -> tuple[RunState, RunState]:
         """Change a run's state by a pure function; from now on admissions see it. Returns it before and after."""
-        return self.run(acts.changing(run_id, change))
+        return self.run(acts.change_run_operation(run_id, change))
 
     async def achange_run(self, run_id: str, change: RunChange) -> tuple[RunState, RunState]:
         """`change_run` for asynchronous callers."""
-        return await self.arun(acts.changing(run_id, change))
+        return await self.arun(acts.change_run_operation(run_id, change))
 
-    def observe(self, seen: Iterable[Seen], now: float) -> tuple[Switch, ...]:
+    def observe(self, seen: Iterable[OutputObservation], now: float) -> tuple[Switch, ...]:
         """Count outputs. Returns the switches that flipped because of them."""
-        return self.run(acts.observing(seen, now))
+        return self.run(acts.observe_operation(seen, now))
 
     # -- people ----------------------------------------------------------------------------------
 
     def propose(self, approval: Approval) -> None:
         """Keep a question to a person, unless it is known."""
-        self.run(acts.proposing(approval))
+        self.run(acts.propose_operation(approval))
 
     def answer(self, approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Approval:
         """Answer a question.
@@ -157,7 +157,7 @@ class Store(ABC):
         Raises:
             StoreError: there is no such question, or several, or it is not waiting any more.
         """
-        return self.run(acts.answering(approval_id, approved=approved, by=by, reason=reason, now=now))
+        return self.run(acts.answer_operation(approval_id, approved=approved, by=by, reason=reason, now=now))
 
     def decide(self, decision: Resolution) -> Record:
         """Settle a doubt by a person's word.
@@ -165,12 +165,12 @@ class Store(ABC):
         Raises:
             StoreError: there is no such record, or it is not in doubt.
         """
-        return self.run(acts.deciding(decision))
+        return self.run(acts.decide_operation(decision))
 
-    def flip(self, flip: Flip) -> Switch:
+    def flip(self, flip: SwitchCommand) -> Switch:
         """Open or close a switch by hand. Returns it as it stands."""
-        return self.run(acts.flipping(flip))
+        return self.run(acts.flip_operation(flip))
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: AuditEntry) -> None:
         """Add a line to the audit."""
-        self.run(acts.noting(entry))
+        self.run(acts.note_operation(entry))

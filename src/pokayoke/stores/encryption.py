@@ -19,7 +19,9 @@ VARIABLE = "POKAYOKE_STORE_KEY"
 
 _SEALED, _ESCAPED = b"\x01", b"\x00"
 _KEY_BYTES, _MARK_BYTES, _NONCE_BYTES = 32, 4, 12
-_HOW = f"set {VARIABLE} to the output of `openssl rand -base64 32`; several keys, newest first, are separated by commas"
+_KEY_HINT = (
+    f"set {VARIABLE} to the output of `openssl rand -base64 32`; several keys, newest first, are separated by commas"
+)
 
 
 class Seal:
@@ -37,12 +39,12 @@ class Seal:
         self._ciphers: dict[bytes, _Cipher] = {}
         for key in keys:
             if len(key) != _KEY_BYTES:
-                raise StoreError(f"a store key has {_KEY_BYTES} bytes, not {len(key)}: {_HOW}")
+                raise StoreError(f"a store key has {_KEY_BYTES} bytes, not {len(key)}: {_KEY_HINT}")
             self._ciphers[hashlib.sha256(b"pokayoke store key" + key).digest()[:_MARK_BYTES]] = _Cipher(key)
         self._newest = next(iter(self._ciphers.items()), None)
 
     @property
-    def in_use(self) -> bool:
+    def has_key(self) -> bool:
         """True if new values are sealed."""
         return self._newest is not None
 
@@ -51,7 +53,7 @@ class Seal:
         if self._newest is None:
             return _ESCAPED + value if value[:1] in (_SEALED, _ESCAPED) else value
         mark, cipher = self._newest
-        return _SEALED + mark + cipher.encrypt(value, _bound(table, row))
+        return _SEALED + mark + cipher.encrypt(value, _associated_data(table, row))
 
     def open(self, stored: bytes, table: str, row: str) -> bytes:
         """Return the value that was stored for a row.
@@ -70,13 +72,13 @@ class Seal:
             raise StoreError(
                 f"a value of {row[:12]!r} is sealed with a key that is not in {VARIABLE}: add that key to it"
             )
-        value = cipher.decrypt(stored[start:], _bound(table, row))
+        value = cipher.decrypt(stored[start:], _associated_data(table, row))
         if value is None:
             raise StoreError(f"a sealed value of {row[:12]!r} was altered or belongs to another row: restore a backup")
         return value
 
 
-def from_environment() -> Seal:
+def seal_from_environment() -> Seal:
     """Return the seal of this process: with the keys of `POKAYOKE_STORE_KEY`, or without one if that is not set.
 
     Raises:
@@ -84,7 +86,7 @@ def from_environment() -> Seal:
         MissingExtraError: there is a key, but `cryptography` is not installed.
     """
     given = os.environ.get(VARIABLE, "")
-    return Seal([_decoded(part.strip()) for part in given.split(",") if part.strip()])
+    return Seal([_decode_key(part.strip()) for part in given.split(",") if part.strip()])
 
 
 class _Cipher:
@@ -109,12 +111,12 @@ class _Cipher:
             return None
 
 
-def _bound(table: str, row: str) -> bytes:
+def _associated_data(table: str, row: str) -> bytes:
     return f"{table}\x00{row}".encode("utf-8", "surrogatepass")
 
 
-def _decoded(text: str) -> bytes:
+def _decode_key(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise StoreError(f"a key in {VARIABLE} is not base64: {_HOW}") from None
+        raise StoreError(f"a key in {VARIABLE} is not base64: {_KEY_HINT}") from None

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import msgspec
 
-from pokayoke.core.ledger.admission import Approval, Held, Request, Used, admit
-from pokayoke.core.ledger.transitions import OPEN, Admission, Record, Settled, Settlement, settle
-from pokayoke.core.state.kill_switch import Board, Rate, Switch
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, LimitUsage, StoredState, admit
+from pokayoke.core.ledger.transitions import OPEN, Admission, Record, Settlement, SettleResult, settle
+from pokayoke.core.state.kill_switch import OutputRate, Switch, SwitchState
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Store
-from pokayoke.stores.operations import Act, Books, Changes, Need, only, settling
-from pokayoke.stores.values import Entry, Query
+from pokayoke.stores.operations import Operation, ReadRows, ReadSet, WriteSet, find_unique, settle_operation
+from pokayoke.stores.values import AuditEntry, RecordQuery
 
 T = TypeVar("T")
 _MOST_ENTRIES = 10_000
@@ -47,54 +47,54 @@ class MemoryStore(Store):
         self._doubtful: dict[str, set[str]] = {}  # by tool, the keys in doubt: counting an output asks for them
         self._runs: dict[str, RunState] = {}
         self._going_on: OrderedDict[str, None] = OrderedDict()  # a dict takes ever longer to find its first key
-        self._used: dict[str, Used] = {}
+        self._used: dict[str, LimitUsage] = {}
         self._approvals: dict[str, Approval] = {}
         self._switches: dict[str, Switch] = {}
-        self._rates: dict[str, Rate] = {}
+        self._rates: dict[str, OutputRate] = {}
         self._flipped: tuple[Switch, ...] = ()
         self._epoch = 0
-        self._entries: deque[Entry] = deque(maxlen=_MOST_ENTRIES)
+        self._entries: deque[AuditEntry] = deque(maxlen=_MOST_ENTRIES)
         self._noted = 0
         _stores.add(self)
 
-    def begin_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """After a fork: whoever held the lock is not there any more."""
         self._lock = threading.Lock()
 
-    def run(self, act: Act[T]) -> T:
+    def run(self, act: Operation[T]) -> T:
         """Carry out an act while the lock is held."""
         with self._lock:
-            changes, result = act.decide(self._read(act.need))
-            self._write(changes)
+            changes, result = act.decide(self._read_rows(act.need))
+            self._apply_writes(changes)
         return result
 
-    def admit(self, request: Request) -> Admission:
+    def admit(self, request: AdmissionRequest) -> Admission:
         """`Store.admit` without an act between: it is on the path of every write."""
         claim, asked = request.claim, request.approval
         with self._lock:
-            held = Held(
+            held = StoredState(
                 self._runs.get(request.run_id) or RunState(request.run_id),
                 self._records.get(claim.key) if claim is not None else None,
-                self._used_by(request) if request.charges else {},
+                self._limit_usage(request) if request.charges else {},
                 self._approvals.get(asked.fingerprint) if asked is not None else None,
                 self._flipped,
                 self._epoch,
             )
             kept = admit(request, held)
             if kept.record is not None:
-                self._put(kept.record)
+                self._put_record(kept.record)
             if kept.used or kept.approval is not None:
-                self._write(Changes(used=kept.used, approval=kept.approval))
+                self._apply_writes(WriteSet(used=kept.used, approval=kept.approval))
         return kept.answer
 
-    def settle(self, settlement: Settlement) -> Settled:
+    def settle(self, settlement: Settlement) -> SettleResult:
         """`Store.settle` without an act between, unless the claim was lost."""
         with self._lock:
             record, accepted = settle(self._records.get(settlement.key), settlement)
             if accepted and record is not None:
-                self._keep(record)
-                return Settled(accepted, record)
-        return self.run(settling(settlement))
+                self._put_with_output(record)
+                return SettleResult(accepted, record)
+        return self.run(settle_operation(settlement))
 
     def load_run(self, run_id: str) -> RunState | None:
         """Return what a run of this process left behind."""
@@ -110,7 +110,7 @@ class MemoryStore(Store):
         with self._lock:
             return tuple(self._switches[scope] for scope in sorted(self._switches))
 
-    def rates(self) -> tuple[Rate, ...]:
+    def rates(self) -> tuple[OutputRate, ...]:
         """Return the latest outputs of every tool, by name."""
         with self._lock:
             return tuple(self._rates[tool] for tool in sorted(self._rates))
@@ -119,14 +119,14 @@ class MemoryStore(Store):
         """Return the ledger record of a key."""
         return self._records.get(key)
 
-    def records(self, query: Query) -> tuple[Record, ...]:
+    def records(self, query: RecordQuery) -> tuple[Record, ...]:
         """Return records in the order of their keys, without their outputs."""
         with self._lock:
-            found = [record for record in self._records.values() if _wanted(record, query)]
+            found = [record for record in self._records.values() if _matches_query(record, query)]
         found.sort(key=lambda record: record.key)
         return tuple(msgspec.structs.replace(record, output=None) for record in found[: query.limit])
 
-    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
         """Return the lines of the audit after a number, oldest first."""
         with self._lock:
             return tuple([entry for entry in self._entries if entry.number > after][:limit])
@@ -134,7 +134,7 @@ class MemoryStore(Store):
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Forget what was settled or answered before a wall-clock second. Runs and limits stay with the process."""
         with self._lock:
-            old = [key for key, record in self._records.items() if _settled_before(record, before)]
+            old = [key for key, record in self._records.items() if _is_settled_before(record, before)]
             for key in old:
                 self._output_bytes -= len(self._records.pop(key).output or b"")
             self._with_output = deque(key for key in self._with_output if key in self._records)
@@ -143,35 +143,37 @@ class MemoryStore(Store):
                 for mark, approval in self._approvals.items()
                 if (approval.decided_at or approval.expires_at) >= before
             }
-            self._append(Entry(now, "pruned", "ledger", by, data={"before": before, "records": len(old)}))
+            self._append_entry(AuditEntry(now, "pruned", "ledger", by, data={"before": before, "records": len(old)}))
         return len(old)
 
-    def _read(self, need: Need) -> Books:
+    def _read_rows(self, need: ReadSet) -> ReadRows:
         approval = None
         if need.fingerprint is not None:
             approval = self._approvals.get(need.fingerprint)
         elif need.approval is not None:
-            approval = only([known for known in self._approvals.values() if known.id == need.approval], need.approval)
-        return Books(
+            approval = find_unique(
+                [known for known in self._approvals.values() if known.id == need.approval], need.approval
+            )
+        return ReadRows(
             self._records.get(need.record) if need.record is not None else None,
             self._runs.get(need.run) if need.run is not None else None,
             {name: self._used[name] for name in need.counters if name in self._used},
             approval,
-            self._board() if need.board == "all" else Board(switches=self._switches),
+            self._switch_state() if need.board == "all" else SwitchState(switches=self._switches),
         )
 
-    def _used_by(self, request: Request) -> dict[str, Used]:
+    def _limit_usage(self, request: AdmissionRequest) -> dict[str, LimitUsage]:
         return {c.counter: self._used[c.counter] for c in request.charges if c.counter in self._used}
 
-    def _board(self) -> Board:
+    def _switch_state(self) -> SwitchState:
         doubtful = frozenset(tool for tool, keys in self._doubtful.items() if keys)
-        return Board(dict(self._rates), dict(self._switches), doubtful)
+        return SwitchState(dict(self._rates), dict(self._switches), doubtful)
 
-    def _write(self, changes: Changes) -> None:
+    def _apply_writes(self, changes: WriteSet) -> None:
         if changes.record is not None:
-            self._keep(changes.record)
+            self._put_with_output(changes.record)
         if changes.run is not None:
-            self._keep_run(changes.run)
+            self._put_run(changes.run)
         if changes.used:
             self._used.update(changes.used)
         if changes.approval is not None:
@@ -180,19 +182,19 @@ class MemoryStore(Store):
             self._rates.update(changes.board.rates)
             self._switches.update(changes.board.switches)
             self._flipped = tuple(self._switches.values())
-            self._epoch = Board(switches=self._switches).epoch
+            self._epoch = SwitchState(switches=self._switches).epoch
         for entry in changes.entries:
-            self._append(entry)
+            self._append_entry(entry)
 
-    def _put(self, record: Record) -> None:
+    def _put_record(self, record: Record) -> None:
         self._records[record.key] = record
         if record.state == "in_doubt":
             self._doubtful.setdefault(record.tool, set()).add(record.key)
         elif record.tool in self._doubtful:
             self._doubtful[record.tool].discard(record.key)
 
-    def _keep(self, record: Record) -> None:
-        self._put(record)
+    def _put_with_output(self, record: Record) -> None:
+        self._put_record(record)
         if record.output is None:
             return
         self._with_output.append(record.key)
@@ -202,7 +204,7 @@ class MemoryStore(Store):
             self._output_bytes -= len(oldest.output or b"")
             self._records[oldest.key] = msgspec.structs.replace(oldest, output=None)
 
-    def _keep_run(self, run: RunState) -> None:
+    def _put_run(self, run: RunState) -> None:
         self._runs[run.run_id] = run
         self._going_on.pop(run.run_id, None)
         if run.mode != "stopped" and not run.taints:
@@ -211,7 +213,7 @@ class MemoryStore(Store):
                 oldest, _ = self._going_on.popitem(last=False)
                 del self._runs[oldest]
 
-    def _append(self, entry: Entry) -> None:
+    def _append_entry(self, entry: AuditEntry) -> None:
         self._noted += 1
         self._entries.append(msgspec.structs.replace(entry, number=self._noted))
 
@@ -219,15 +221,15 @@ class MemoryStore(Store):
 _stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
 
-def _after_in_child() -> None:
+def _reset_in_child() -> None:
     for store in tuple(_stores):
-        store.begin_in_child()
+        store.reset_in_child()
 
 
-os.register_at_fork(after_in_child=_after_in_child)
+os.register_at_fork(after_in_child=_reset_in_child)
 
 
-def _wanted(record: Record, query: Query) -> bool:
+def _matches_query(record: Record, query: RecordQuery) -> bool:
     return (
         (not query.states or record.state in query.states)
         and query.tool in (None, record.tool)
@@ -238,5 +240,5 @@ def _wanted(record: Record, query: Query) -> bool:
     )
 
 
-def _settled_before(record: Record, before: float) -> bool:
+def _is_settled_before(record: Record, before: float) -> bool:
     return record.state not in OPEN and record.settled_at is not None and record.settled_at < before

@@ -13,17 +13,25 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from pokayoke.core.ledger import admission
-from pokayoke.core.ledger.admission import Approval, Held, Request, Used
-from pokayoke.core.ledger.transitions import Admission, Record, Resolution, Settled, Settlement, decide, settle
-from pokayoke.core.state.kill_switch import Board, Seen, Switch, count, flipped
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, LimitUsage, StoredState
+from pokayoke.core.ledger.transitions import (
+    Admission,
+    Record,
+    Resolution,
+    Settlement,
+    SettleResult,
+    resolve_by_person,
+    settle,
+)
+from pokayoke.core.state.kill_switch import OutputObservation, Switch, SwitchState, count_outputs, flip_switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
-from pokayoke.stores.values import Entry, Flip, RunChange
+from pokayoke.stores.values import AuditEntry, RunChange, SwitchCommand
 
 T = TypeVar("T")
 
 
-class Need(msgspec.Struct, frozen=True, gc=False):
+class ReadSet(msgspec.Struct, frozen=True, gc=False):
     """What an act reads. What it names, it may also change.
 
     Args:
@@ -45,29 +53,29 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     board: Literal["none", "switches", "all"] = "none"
 
 
-class Books(msgspec.Struct, frozen=True, gc=False):
-    """What a store has found, named as in `Need`."""
+class ReadRows(msgspec.Struct, frozen=True, gc=False):
+    """What a store has found, named as in `ReadSet`."""
 
     record: Record | None = None
     run: RunState | None = None
-    used: Mapping[str, Used] = {}
+    used: Mapping[str, LimitUsage] = {}
     approval: Approval | None = None
-    board: Board = Board()
+    board: SwitchState = SwitchState()
 
 
-class Changes(msgspec.Struct, frozen=True, gc=False):
+class WriteSet(msgspec.Struct, frozen=True, gc=False):
     """What a store has to write; what is empty stays as it is."""
 
     record: Record | None = None
     run: RunState | None = None
-    used: Mapping[str, Used] = {}
+    used: Mapping[str, LimitUsage] = {}
     approval: Approval | None = None
-    board: Board | None = None
-    entries: tuple[Entry, ...] = ()
+    board: SwitchState | None = None
+    entries: tuple[AuditEntry, ...] = ()
 
 
-class Act(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One act: read `need`, call `decide`, write what it says, return what it returns.
+class Operation(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """One act: read `need`, call `resolve_by_person`, write what it says, return what it returns.
 
     Args:
         name: the method of `Store` that asked for it.
@@ -76,14 +84,14 @@ class Act(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """
 
     name: str
-    need: Need
-    decide: Callable[[Books], tuple[Changes, T]]
+    need: ReadSet
+    decide: Callable[[ReadRows], tuple[WriteSet, T]]
 
 
-NOTHING = Changes()
+NO_WRITES = WriteSet()
 
 
-def only(found: Sequence[T], approval_id: str) -> T | None:
+def find_unique(found: Sequence[T], approval_id: str) -> T | None:
     """Return the one question that an id names, or None.
 
     Raises:
@@ -94,93 +102,93 @@ def only(found: Sequence[T], approval_id: str) -> T | None:
     return found[0] if found else None
 
 
-def admitting(request: Request) -> Act[Admission]:
+def admit_operation(request: AdmissionRequest) -> Operation[Admission]:
     """Decide over a request and keep the consequences."""
 
-    def decided(books: Books) -> tuple[Changes, Admission]:
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, Admission]:
         board = books.board
         run = books.run or RunState(request.run_id)
         switches = tuple(board.switches.values())
-        held = Held(run, books.record, books.used, books.approval, switches, board.epoch)
+        held = StoredState(run, books.record, books.used, books.approval, switches, board.epoch)
         kept = admission.admit(request, held)
-        return Changes(record=kept.record, used=kept.used, approval=kept.approval), kept.answer
+        return WriteSet(record=kept.record, used=kept.used, approval=kept.approval), kept.answer
 
-    need = Need(
+    need = ReadSet(
         record=request.claim.key if request.claim else None,
         run=request.run_id,
         counters=tuple(sorted({charge.counter for charge in request.charges})),
         fingerprint=request.approval.fingerprint if request.approval else None,
         board="none" if request.effect == "read" else "switches",
     )
-    return Act("admit", need, decided)
+    return Operation("admit", need, decide_writes)
 
 
-def settling(settlement: Settlement) -> Act[Settled]:
+def settle_operation(settlement: Settlement) -> Operation[SettleResult]:
     """Record what became of a claim; keep a completion that came too late as a late effect."""
 
-    def decided(books: Books) -> tuple[Changes, Settled]:
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, SettleResult]:
         record, accepted = settle(books.record, settlement)
         stands = record or books.record
-        late: tuple[Entry, ...] = ()
+        late: tuple[AuditEntry, ...] = ()
         if not accepted and settlement.state == "completed" and not settlement.found:
             state = stands.state if stands else "unknown"
             data = {"claim_id": settlement.claim_id, "state": state, "reference": settlement.reference}
-            late = (Entry(settlement.now, "late_effect", settlement.key, reason=f"found {state}", data=data),)
-        return Changes(record=record, entries=late), Settled(accepted, stands)
+            late = (AuditEntry(settlement.now, "late_effect", settlement.key, reason=f"found {state}", data=data),)
+        return WriteSet(record=record, entries=late), SettleResult(accepted, stands)
 
-    return Act("settle", Need(record=settlement.key), decided)
+    return Operation("settle", ReadSet(record=settlement.key), decide_writes)
 
 
-def recalling(key: str) -> Act[Record | None]:
+def read_record_operation(key: str) -> Operation[Record | None]:
     """Read a record, as an act that may be awaited."""
-    return Act("record", Need(record=key), lambda books: (NOTHING, books.record))
+    return Operation("record", ReadSet(record=key), lambda books: (NO_WRITES, books.record))
 
 
-def changing(run_id: str, change: RunChange) -> Act[tuple[RunState, RunState]]:
+def change_run_operation(run_id: str, change: RunChange) -> Operation[tuple[RunState, RunState]]:
     """Change a run's state by a pure function."""
 
-    def decided(books: Books) -> tuple[Changes, tuple[RunState, RunState]]:
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, tuple[RunState, RunState]]:
         before = books.run or RunState(run_id)
         after = change(before)
         if after is before:
-            return NOTHING, (before, after)
+            return NO_WRITES, (before, after)
         # The run's own copy is the later one where the store has forgotten what it held.
         after = msgspec.structs.replace(after, version=max(before.version, after.version) + 1)
-        return Changes(run=after), (before, after)
+        return WriteSet(run=after), (before, after)
 
-    return Act("change_run", Need(run=run_id, keeps_run=False), decided)
+    return Operation("change_run", ReadSet(run=run_id, keeps_run=False), decide_writes)
 
 
-def proposing(approval: Approval) -> Act[None]:
+def propose_operation(approval: Approval) -> Operation[None]:
     """Keep a question, unless it is known."""
 
-    def decided(books: Books) -> tuple[Changes, None]:
-        return (NOTHING if books.approval else Changes(approval=approval)), None
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, None]:
+        return (NO_WRITES if books.approval else WriteSet(approval=approval)), None
 
-    return Act("propose", Need(fingerprint=approval.fingerprint), decided)
+    return Operation("propose", ReadSet(fingerprint=approval.fingerprint), decide_writes)
 
 
-def answering(approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Act[Approval]:
+def answer_operation(approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Operation[Approval]:
     """Answer a question that waits."""
     status: Literal["approved", "denied"] = "approved" if approved else "denied"
 
-    def decided(books: Books) -> tuple[Changes, Approval]:
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, Approval]:
         known = books.approval
         if known is None:
             raise StoreError(f"there is no approval {approval_id!r}; `pokayoke approvals list` shows those that wait")
         if (known.status, known.by, known.decided_at) == (status, by, now):
-            return NOTHING, known  # our own answer, whose receipt was lost
+            return NO_WRITES, known  # our own answer, whose receipt was lost
         known = known.at(now)
         if known.status != "waiting":
-            raise StoreError(f"approval {approval_id!r} {_ended(known)}")
+            raise StoreError(f"approval {approval_id!r} {_closed_reason(known)}")
         after = msgspec.structs.replace(known, status=status, by=by, reason=reason, decided_at=now)
-        entry = Entry(now, status, approval_id, by, reason, {"tool": known.tool, "run_id": known.run_id})
-        return Changes(approval=after, entries=(entry,)), after
+        entry = AuditEntry(now, status, approval_id, by, reason, {"tool": known.tool, "run_id": known.run_id})
+        return WriteSet(approval=after, entries=(entry,)), after
 
-    return Act("answer", Need(approval=approval_id), decided)
+    return Operation("answer", ReadSet(approval=approval_id), decide_writes)
 
 
-def _ended(approval: Approval) -> str:
+def _closed_reason(approval: Approval) -> str:
     """Why a question takes no answer any more, and what that means for its call."""
     if approval.status == "expired":
         return "is expired already; the call has to ask again"
@@ -190,61 +198,61 @@ def _ended(approval: Approval) -> str:
     return f"is {approval.status} already, by {approval.by}; {now}"
 
 
-def deciding(decision: Resolution) -> Act[Record]:
+def decide_operation(decision: Resolution) -> Operation[Record]:
     """Settle a doubt by a person's word."""
 
-    def decided(books: Books) -> tuple[Changes, Record]:
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, Record]:
         known = books.record
         if known is None:
             raise StoreError(f"there is no record {decision.key!r}; `pokayoke ledger list` shows them")
         if known.decided_by == decision.by and known.settled_at == decision.now:
-            return NOTHING, known  # our own decision, whose receipt was lost
-        after = decide(known, decision)
+            return NO_WRITES, known  # our own decision, whose receipt was lost
+        after = resolve_by_person(known, decision)
         if after is None:
             raise StoreError(
                 f"{known.tool} {decision.key[:12]} is {known.state}, not in doubt: there is nothing to decide"
             )
         data = {"happened": decision.happened, "reference": decision.reference, "was": known.state}
-        entry = Entry(decision.now, "decided", decision.key, decision.by, decision.reason, data)
-        return Changes(record=after, entries=(entry,)), after
+        entry = AuditEntry(decision.now, "decided", decision.key, decision.by, decision.reason, data)
+        return WriteSet(record=after, entries=(entry,)), after
 
-    return Act("decide", Need(record=decision.key), decided)
+    return Operation("decide", ReadSet(record=decision.key), decide_writes)
 
 
-def observing(seen: Iterable[Seen], now: float) -> Act[tuple[Switch, ...]]:
+def observe_operation(seen: Iterable[OutputObservation], now: float) -> Operation[tuple[Switch, ...]]:
     """Count outputs; some may flip a switch."""
     outputs = tuple(seen)
 
-    def decided(books: Books) -> tuple[Changes, tuple[Switch, ...]]:
-        after = count(books.board, outputs, now)
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, tuple[Switch, ...]]:
+        after = count_outputs(books.board, outputs, now)
         known = books.board.switches
         turned = tuple(
             s for s in after.switches.values() if s.epoch != (known[s.scope].epoch if s.scope in known else 0)
         )
-        return Changes(board=after, entries=tuple(map(_told, turned))), turned
+        return WriteSet(board=after, entries=tuple(map(_switch_entry, turned))), turned
 
-    return Act("observe", Need(board="all"), decided)
+    return Operation("observe", ReadSet(board="all"), decide_writes)
 
 
-def flipping(flip: Flip) -> Act[Switch]:
+def flip_operation(flip: SwitchCommand) -> Operation[Switch]:
     """Open or close a switch by hand."""
 
-    def decided(books: Books) -> tuple[Changes, Switch]:
+    def decide_writes(books: ReadRows) -> tuple[WriteSet, Switch]:
         known = books.board.switches.get(flip.scope)
         if known is not None and (known.by, known.since, known.mode) == (flip.by, flip.now, flip.mode):
-            return NOTHING, known  # our own flip, whose receipt was lost
-        board = flipped(books.board, flip.scope, flip.mode, by=flip.by, reason=flip.reason, now=flip.now)
+            return NO_WRITES, known  # our own flip, whose receipt was lost
+        board = flip_switch(books.board, flip.scope, flip.mode, by=flip.by, reason=flip.reason, now=flip.now)
         after = board.switches[flip.scope]
-        return Changes(board=board, entries=(_told(after),)), after
+        return WriteSet(board=board, entries=(_switch_entry(after),)), after
 
-    return Act("flip", Need(board="all"), decided)
+    return Operation("flip", ReadSet(board="all"), decide_writes)
 
 
-def noting(entry: Entry) -> Act[None]:
+def note_operation(entry: AuditEntry) -> Operation[None]:
     """Add a line to the audit."""
-    return Act("note", Need(), lambda _: (Changes(entries=(entry,)), None))
+    return Operation("note", ReadSet(), lambda _: (WriteSet(entries=(entry,)), None))
 
 
-def _told(switch: Switch) -> Entry:
+def _switch_entry(switch: Switch) -> AuditEntry:
     data = {"mode": switch.mode, "epoch": switch.epoch, "manual": switch.manual}
-    return Entry(switch.since, "switch", switch.scope, switch.by, switch.reason, data)
+    return AuditEntry(switch.since, "switch", switch.scope, switch.by, switch.reason, data)

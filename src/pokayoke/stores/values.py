@@ -14,7 +14,7 @@ RunChange = Callable[[RunState], RunState]
 EntryKind = Literal["late_effect", "decided", "approved", "denied", "switch", "compensated", "pruned"]
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class AuditEntry(msgspec.Struct, frozen=True, gc=False):
     """One line of the audit: who did what to the store, and what came too late.
 
     Args:
@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     number: int = 0
 
 
-class Query(msgspec.Struct, frozen=True, gc=False):
+class RecordQuery(msgspec.Struct, frozen=True, gc=False):
     """Which records are wanted. Empty fields do not restrict.
 
     Args:
@@ -58,7 +58,7 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     limit: int = 1_000
 
 
-class Flip(msgspec.Struct, frozen=True, gc=False):
+class SwitchCommand(msgspec.Struct, frozen=True, gc=False):
     """A person's hand on a kill switch.
 
     Args:

@@ -62,7 +62,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             "created": 0,
             "model": "scripted",
             "choices": [{"index": 0, "message": message, "finish_reason": self.finish}],
-            "usage": self._usage("prompt_tokens", "completion_tokens"),
+            "usage": self._estimate_usage("prompt_tokens", "completion_tokens"),
         }
 
     def anthropic(self) -> dict[str, Any]:
@@ -84,10 +84,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             "content": content,
             "stop_reason": _ANTHROPIC_STOPS.get(self.finish, self.finish),
             "stop_sequence": None,
-            "usage": self._usage("input_tokens", "output_tokens"),
+            "usage": self._estimate_usage("input_tokens", "output_tokens"),
         }
 
-    def _usage(self, into: str, out: str) -> dict[str, int]:
+    def _estimate_usage(self, into: str, out: str) -> dict[str, int]:
         # Four characters per token is the usual rule of thumb; nothing may depend on it.
         written = len(self.text) + sum(len(arguments_text(call)) + len(call.name) for call in self.calls)
         return {into: 0, out: -(-written // 4)}
@@ -153,13 +153,13 @@ class ScriptedModel:
             )
         while callable(turn):
             turn = turn(messages)
-        return self._reply(turn)
+        return self._to_reply(turn)
 
     async def acall(self, messages: Sequence[Message] = (), tools: Iterable[Any] | None = None) -> Reply:
         """Answer a request from async code. See `__call__`."""
         return self(messages, tools)
 
-    def _reply(self, turn: Any) -> Reply:
+    def _to_reply(self, turn: Any) -> Reply:
         match turn:
             case Reply():
                 reply = turn
@@ -173,9 +173,9 @@ class ScriptedModel:
                 raise TypeError(
                     f"a turn of a script is a text, a ToolCall, a list of them, a Reply or a function, not {turn!r}"
                 )
-        return msgspec.structs.replace(reply, calls=tuple(map(self._identified, reply.calls)))
+        return msgspec.structs.replace(reply, calls=tuple(map(self._with_id, reply.calls)))
 
-    def _identified(self, call: ToolCall) -> ToolCall:
+    def _with_id(self, call: ToolCall) -> ToolCall:
         if call.id:
             return call
         self._numbered += 1

@@ -9,10 +9,10 @@ from typing import Any, TypeVar, cast
 
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.ledger.transitions import Record, Settlement
-from pokayoke.core.state.kill_switch import Rate, Switch
+from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
-from pokayoke.stores.base import Entry, Query, Store
-from pokayoke.stores.operations import Act
+from pokayoke.stores.base import AuditEntry, RecordQuery, Store
+from pokayoke.stores.operations import Operation
 
 T = TypeVar("T")
 FailOn = str | Iterable[str] | Mapping[str, Iterable[int]] | Callable[[str, int], bool]
@@ -47,81 +47,81 @@ class FailingStore(Store):
         self.calls: list[str] = []
         self.failed: list[str] = []
         self._store = store
-        self._fails = _rule(fail_on)
+        self._fails = _parse_rule(fail_on)
         self._after = after
         self._error = error
         self._lock = threading.Lock()
 
     def fail_on(self, rule: FailOn) -> None:
         """Change which calls fail from now on; `()` heals the store. Numbers go on counting."""
-        self._fails = _rule(rule)
+        self._fails = _parse_rule(rule)
 
-    def run(self, act: Act[T]) -> T:
+    def run(self, act: Operation[T]) -> T:
         """See `Store.run`. An act goes by the name of the method that asked for it."""
-        return self._do(act.name, lambda: self._store.run(act))
+        return self._run_or_fail(act.name, lambda: self._store.run(act))
 
-    async def arun(self, act: Act[T]) -> T:
+    async def arun(self, act: Operation[T]) -> T:
         """See `Store.arun`."""
-        return await self._ado(act.name, lambda: self._store.arun(act))
+        return await self._arun_or_fail(act.name, lambda: self._store.arun(act))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """See `Store.settle_on`."""
-        return self._do("settle_on", lambda: self._store.settle_on(conn, settlement))
+        return self._run_or_fail("settle_on", lambda: self._store.settle_on(conn, settlement))
 
     async def asettle_on(self, conn: Any, settlement: Settlement) -> bool:
         """See `Store.asettle_on`."""
-        return await self._ado("settle_on", lambda: self._store.asettle_on(conn, settlement))
+        return await self._arun_or_fail("settle_on", lambda: self._store.asettle_on(conn, settlement))
 
     def record(self, key: str) -> Record | None:
         """See `Store.record`."""
-        return self._do("record", lambda: self._store.record(key))
+        return self._run_or_fail("record", lambda: self._store.record(key))
 
-    def records(self, query: Query) -> tuple[Record, ...]:
+    def records(self, query: RecordQuery) -> tuple[Record, ...]:
         """See `Store.records`."""
-        return self._do("records", lambda: self._store.records(query))
+        return self._run_or_fail("records", lambda: self._store.records(query))
 
     def load_run(self, run_id: str) -> RunState | None:
         """See `Store.load_run`."""
-        return self._do("load_run", lambda: self._store.load_run(run_id))
+        return self._run_or_fail("load_run", lambda: self._store.load_run(run_id))
 
     def approval(self, approval_id: str) -> Approval | None:
         """See `Store.approval`."""
-        return self._do("approval", lambda: self._store.approval(approval_id))
+        return self._run_or_fail("approval", lambda: self._store.approval(approval_id))
 
     def approvals(self) -> tuple[Approval, ...]:
         """See `Store.approvals`."""
-        return self._do("approvals", self._store.approvals)
+        return self._run_or_fail("approvals", self._store.approvals)
 
     def switches(self) -> tuple[Switch, ...]:
         """See `Store.switches`."""
-        return self._do("switches", self._store.switches)
+        return self._run_or_fail("switches", self._store.switches)
 
-    def rates(self) -> tuple[Rate, ...]:
+    def rates(self) -> tuple[OutputRate, ...]:
         """See `Store.rates`."""
-        return self._do("rates", self._store.rates)
+        return self._run_or_fail("rates", self._store.rates)
 
-    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[Entry, ...]:
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
         """See `Store.audit`."""
-        return self._do("audit", lambda: self._store.audit(after=after, limit=limit))
+        return self._run_or_fail("audit", lambda: self._store.audit(after=after, limit=limit))
 
     def prune(self, before: float, *, by: str, now: float) -> int:
         """See `Store.prune`."""
-        return self._do("prune", lambda: self._store.prune(before, by=by, now=now))
+        return self._run_or_fail("prune", lambda: self._store.prune(before, by=by, now=now))
 
     def weaknesses(self) -> tuple[str, ...]:
         """See `Store.weaknesses`."""
-        return self._do("weaknesses", self._store.weaknesses)
+        return self._run_or_fail("weaknesses", self._store.weaknesses)
 
     def close(self) -> None:
         """See `Store.close`."""
-        return self._do("close", self._store.close)
+        return self._run_or_fail("close", self._store.close)
 
     def __getattr__(self, name: str) -> Any:
         # What only this kind of store has shows through.
         return getattr(self._store, name)
 
-    def _do(self, name: str, act: Callable[[], T]) -> T:
-        due = self._due(name)
+    def _run_or_fail(self, name: str, act: Callable[[], T]) -> T:
+        due = self._must_fail(name)
         if due and not self._after:
             raise self._error()
         result = act()
@@ -129,8 +129,8 @@ class FailingStore(Store):
             raise self._error()
         return result
 
-    async def _ado(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
-        due = self._due(name)
+    async def _arun_or_fail(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+        due = self._must_fail(name)
         if due and not self._after:
             raise self._error()
         result = await act()
@@ -138,7 +138,7 @@ class FailingStore(Store):
             raise self._error()
         return result
 
-    def _due(self, name: str) -> bool:
+    def _must_fail(self, name: str) -> bool:
         with self._lock:
             self.calls.append(name)
             due = self._fails(name, self.calls.count(name))
@@ -147,18 +147,18 @@ class FailingStore(Store):
             return due
 
 
-def _rule(rule: FailOn) -> Callable[[str, int], bool]:
+def _parse_rule(rule: FailOn) -> Callable[[str, int], bool]:
     if callable(rule):
         return rule
     if isinstance(rule, Mapping):
         told = cast("Mapping[str, Iterable[int]]", rule)
-        numbers = {_known(name): _numbers(name, which) for name, which in told.items()}
+        numbers = {_require_method(name): _require_numbers(name, which) for name, which in told.items()}
         return lambda name, number: number in numbers.get(name, ())
-    names = frozenset(map(_known, (rule,) if isinstance(rule, str) else rule))
+    names = frozenset(map(_require_method, (rule,) if isinstance(rule, str) else rule))
     return lambda name, _: name in names
 
 
-def _known(name: str) -> str:
+def _require_method(name: str) -> str:
     method = None if name.startswith("_") else getattr(Store, name, None)
     if inspect.iscoroutinefunction(method):
         raise ValueError(f"{name!r} would never fail: asynchronous calls go by the plain name, {name[1:]!r}")
@@ -167,7 +167,7 @@ def _known(name: str) -> str:
     return name
 
 
-def _numbers(name: str, which: Iterable[int]) -> frozenset[int]:
+def _require_numbers(name: str, which: Iterable[int]) -> frozenset[int]:
     if isinstance(which, (str, bytes)) or not isinstance(cast("object", which), Iterable):
         raise ValueError(f"{name!r} needs the numbers of its calls, such as [1, 3], got {which!r}")  # noqa: TRY004 - as all
     numbers: list[object] = [*which]

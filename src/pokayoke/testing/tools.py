@@ -58,12 +58,12 @@ def html_page(page: str = MAINTENANCE_PAGE, *, status: int = 200, effect: Effect
 
 def html_field(field: str | None = None, *, page: str = MAINTENANCE_PAGE) -> Fault:
     """A field of a valid answer holds a web page; the first text field unless one is named."""
-    return Fault(name="html_field", change=lambda result: _with(result, field, str, page))
+    return Fault(name="html_field", change=lambda result: _set_field(result, field, str, page))
 
 
 def truncated_json(keep: float = 0.6) -> Fault:
     """The JSON text of the answer breaks off after a share `keep` (0 to 1) of its characters."""
-    return Fault(name="truncated_json", change=lambda result: _cut(result, keep))
+    return Fault(name="truncated_json", change=lambda result: _cut_text(result, keep))
 
 
 def empty_body() -> Fault:
@@ -75,18 +75,18 @@ def error_inside_success(message: str = "upstream timed out") -> Fault:
     """The answer says `ok` and carries an error beside its data."""
     return Fault(
         name="error_inside_success",
-        change=lambda result: {**_fields(result), "ok": True, "error": message},
+        change=lambda result: {**_answer_fields(result), "ok": True, "error": message},
     )
 
 
 def drifted_schema(rename: Mapping[str, str] | None = None) -> Fault:
     """The answer has moved on: fields renamed as given, or all of it one level deeper."""
     if rename is None:
-        return Fault(name="drifted_schema", change=lambda result: {"api_version": 2, "data": _plain(result)})
+        return Fault(name="drifted_schema", change=lambda result: {"api_version": 2, "data": _wire_value(result)})
     names = dict(rename)
     return Fault(
         name="drifted_schema",
-        change=lambda result: {names.get(name, name): value for name, value in _fields(result).items()},
+        change=lambda result: {names.get(name, name): value for name, value in _answer_fields(result).items()},
     )
 
 
@@ -95,7 +95,7 @@ def oversized(chars: int = 1_000_000) -> Fault:
     return Fault(
         name="oversized",
         change=lambda result: Raw(
-            json.dumps({"result": _plain(result), "padding": "x" * chars}), "application/json", 200
+            json.dumps({"result": _wire_value(result), "padding": "x" * chars}), "application/json", 200
         ),
     )
 
@@ -132,12 +132,12 @@ def plain_object() -> Fault:
 
 def cyclic() -> Fault:
     """The answer contains itself."""
-    return Fault(name="cyclic", change=_cycle)
+    return Fault(name="cyclic", change=_add_cycle)
 
 
 def nan(field: str | None = None) -> Fault:
     """A number of the answer is NaN; the first number unless a field is named."""
-    return Fault(name="nan", change=lambda result: _with(result, field, (int, float), float("nan")))
+    return Fault(name="nan", change=lambda result: _set_field(result, field, (int, float), float("nan")))
 
 
 FAULTS: Mapping[str, Callable[[], Fault]] = {
@@ -195,8 +195,8 @@ class Faults:
             raise TypeError(f"faults are a list, one per call, such as [{faults!r}], not a text")
         self.log: list[Happening] = []
         self.started = 0
-        self._plan = [_fault(fault) for fault in faults]
-        self._then = _fault(then)
+        self._plan = [_to_fault(fault) for fault in faults]
+        self._then = _to_fault(then)
         self._released = threading.Event()
         self._lock = threading.Lock()
 
@@ -249,7 +249,7 @@ def faulty(tool: Any, faults: Faults | Iterable[str | Fault]) -> Any:
 
 def _sync_tool(tool: Callable[..., Any], plan: Faults) -> Callable[..., Any]:
     @functools.wraps(tool)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call_with_fault(*args: Any, **kwargs: Any) -> Any:
         fault, result, ran = plan.next(), None, False
         try:
             if fault.effect == "first":
@@ -257,16 +257,16 @@ def _sync_tool(tool: Callable[..., Any], plan: Faults) -> Callable[..., Any]:
             plan.pause(fault.seconds)
             if fault.effect == "last":
                 result, ran = tool(*args, **kwargs), True
-            return _ending(fault, result)
+            return _end_call(fault, result)
         finally:
-            plan.log.append(Happening(_named(tool, args, kwargs), fault.name, ran))
+            plan.log.append(Happening(_bind_arguments(tool, args, kwargs), fault.name, ran))
 
-    return call
+    return call_with_fault
 
 
 def _async_tool(tool: Callable[..., Any], plan: Faults) -> Callable[..., Any]:
     @functools.wraps(tool)
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def call_with_fault(*args: Any, **kwargs: Any) -> Any:
         fault, result, ran = plan.next(), None, False
         try:
             if fault.effect == "first":
@@ -274,20 +274,20 @@ def _async_tool(tool: Callable[..., Any], plan: Faults) -> Callable[..., Any]:
             await asyncio.sleep(fault.seconds)
             if fault.effect == "last":
                 result, ran = await tool(*args, **kwargs), True
-            return _ending(fault, result)
+            return _end_call(fault, result)
         finally:
-            plan.log.append(Happening(_named(tool, args, kwargs), fault.name, ran))
+            plan.log.append(Happening(_bind_arguments(tool, args, kwargs), fault.name, ran))
 
-    return call
+    return call_with_fault
 
 
-def _ending(fault: Fault, result: Any) -> Any:
+def _end_call(fault: Fault, result: Any) -> Any:
     if fault.error is not None:
         raise fault.error()
     return fault.change(result) if fault.change is not None else result
 
 
-def _fault(fault: str | Fault) -> Fault:
+def _to_fault(fault: str | Fault) -> Fault:
     if isinstance(fault, Fault):
         return fault
     if fault == "ok":
@@ -297,11 +297,11 @@ def _fault(fault: str | Fault) -> Fault:
     return FAULTS[fault]()
 
 
-def _named(tool: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bind_arguments(tool: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     return dict(inspect.signature(tool).bind_partial(*args, **kwargs).arguments) if args else dict(kwargs)
 
 
-def _plain(result: Any) -> Any:
+def _wire_value(result: Any) -> Any:
     """What an answer would be on the wire before it is encoded."""
     if isinstance(result, Raw):
         return result.body if isinstance(result.body, str) else result.body.decode("utf-8", "replace")
@@ -311,25 +311,25 @@ def _plain(result: Any) -> Any:
     return dump(mode="json") if callable(dump) else result
 
 
-def _cut(result: Any, keep: float) -> Raw:
-    plain = _plain(result)
+def _cut_text(result: Any, keep: float) -> Raw:
+    plain = _wire_value(result)
     text = plain if isinstance(plain, str) else json.dumps(plain, default=str)
     return Raw(text[: max(1, int(len(text) * keep))], "application/json", 200)
 
 
-def _fields(result: Any) -> dict[str, Any]:
-    plain = _plain(result)
+def _answer_fields(result: Any) -> dict[str, Any]:
+    plain = _wire_value(result)
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
 
 
-def _with(result: Any, field: str | None, kinds: Any, value: Any) -> Any:
-    if not (fields := _fields(result)):
+def _set_field(result: Any, field: str | None, kinds: Any, value: Any) -> Any:
+    if not (fields := _answer_fields(result)):
         return value
     fitting = [name for name, old in fields.items() if isinstance(old, kinds) and not isinstance(old, bool)]
     return {**fields, field or (fitting[0] if fitting else "value"): value}
 
 
-def _cycle(result: Any) -> Any:
+def _add_cycle(result: Any) -> Any:
     answer: dict[str, Any] = {"result": result}
     answer["self"] = answer
     return answer

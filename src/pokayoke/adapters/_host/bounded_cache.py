@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Known"]
+__all__ = ["BoundedCache"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Known(Generic[K, V]):
+class BoundedCache(Generic[K, V]):
     """The latest things of a kind, by their keys. Thread-safe.
 
     Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 
-__all__ = ["Invoke", "Steering"]
+__all__ = ["ControlFlow", "Invoke"]
 
 Invoke = Callable[[dict[str, Any]], Any]
 
 
-class Steering:
+class ControlFlow:
     """Lets a framework's own exceptions through one guarded call.
 
     Args:
@@ -26,35 +26,35 @@ class Steering:
         self._through = through
         self._raised: Exception | None = None
 
-    def around(self, invoke: Invoke) -> Invoke:
+    def wrap_invoke(self, invoke: Invoke) -> Invoke:
         """Return what runs the tool so that the guard takes such an exception for what it is."""
 
-        def invoked(arguments: dict[str, Any]) -> Any:
+        def run_tool(arguments: dict[str, Any]) -> Any:
             try:
                 return invoke(arguments)
             except self._through as raised:
-                raise self._kept(raised) from raised
+                raise self._record_exception(raised) from raised
 
-        return invoked
+        return run_tool
 
-    def around_async(self, invoke: Invoke) -> Invoke:
-        """`around` for asynchronous code."""
+    def wrap_invoke_async(self, invoke: Invoke) -> Invoke:
+        """`wrap_invoke` for asynchronous code."""
 
-        async def invoked(arguments: dict[str, Any]) -> Any:
+        async def run_tool(arguments: dict[str, Any]) -> Any:
             try:
                 result = invoke(arguments)
                 return await result if hasattr(type(result), "__await__") else result
             except self._through as raised:
-                raise self._kept(raised) from raised
+                raise self._record_exception(raised) from raised
 
-        return invoked
+        return run_tool
 
-    def _kept(self, raised: Exception) -> NotBegun:
+    def _record_exception(self, raised: Exception) -> ToolNotStarted:
         """Keep such an exception; returns what says that the tool did not begin."""
         self._raised = raised
-        return NotBegun(type(raised).__name__)
+        return ToolNotStarted(type(raised).__name__)
 
-    def go_on(self) -> None:
+    def raise_recorded(self) -> None:
         """Raise it again, now that the call is settled."""
         if self._raised is not None:
             raise self._raised

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.run import stands_in
+from pokayoke.adapters._host.run import is_encoded_call
 from pokayoke.core.call import ToolCall
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["as_it_runs"]
+__all__ = ["effective_call"]
 
 
-def as_it_runs(run: Run, call: ToolCall, shown: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]] | None:
+def effective_call(run: Run, call: ToolCall, shown: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]] | None:
     """Return the name and the arguments with which a call will run; None if that is what is shown, or it cannot run.
 
     Others look at a call before it comes to its tool, such as what asks a person: what the guard put right behind
@@ -31,4 +31,4 @@ def as_it_runs(run: Run, call: ToolCall, shown: Mapping[str, Any] | None) -> tup
     verdict = run.check(call)
     unfit = verdict.decision == "refuse" and verdict.stop_reason in ("invalid_arguments", "low_confidence")
     meant = None if unfit or verdict.contract is None else verdict.arguments
-    return None if meant is None or stands_in(meant) else (verdict.tool, meant)
+    return None if meant is None or is_encoded_call(meant) else (verdict.tool, meant)

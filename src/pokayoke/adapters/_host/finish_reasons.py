@@ -13,28 +13,28 @@ from typing import Any
 
 from pokayoke.core.intake.reading import is_cut
 
-__all__ = ["STOPS", "Around", "listened", "overheard", "worst"]
+__all__ = ["CAPTURED_REASONS", "Proxy", "capture_finish_reasons", "captured_stream", "cut_or_last"]
 
-STOPS: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
+CAPTURED_REASONS: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
 """Where the reasons go that are heard during a request; None if nobody listens."""
-_BROKEN = "incomplete"
+_INCOMPLETE = "incomplete"
 
 
-def listened(client: Any) -> Any:
+def capture_finish_reasons(client: Any) -> Any:
     """Return a client of the OpenAI SDK that is listened to; anything else stays what it is."""
     known = type(client).__module__.partition(".")[0] == "openai"
     return _Client(client) if known else client
 
 
-async def overheard(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
+async def captured_stream(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
     """Pass events on. The request is made with the first of them, and only then is somebody listening."""
     source = aiter(events)
     try:
-        token = STOPS.set(stops)
+        token = CAPTURED_REASONS.set(stops)
         try:
             first = await anext(source, None)
         finally:
-            STOPS.reset(token)
+            CAPTURED_REASONS.reset(token)
         if first is not None:
             yield first
             async for event in source:
@@ -44,12 +44,12 @@ async def overheard(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
             await source.aclose()
 
 
-def worst(stops: list[Any]) -> Any:
+def cut_or_last(stops: list[Any]) -> Any:
     """Return the reason that counts: one that proves a cut, if there is one, else the last."""
     return next((stop for stop in stops if is_cut(stop)), stops[-1]) if stops else None
 
 
-class Around:
+class Proxy:
     """Stands before an object and hands on everything it does not do itself."""
 
     def __init__(self, inner: Any) -> None:
@@ -61,7 +61,7 @@ class Around:
         return getattr(self._inner, name)
 
 
-class _Client(Around):
+class _Client(Proxy):
     @property
     def chat(self) -> _Chat:
         return _Chat(self._inner.chat)
@@ -79,28 +79,28 @@ class _Client(Around):
         return _Client(self._inner.with_options(**options))
 
 
-class _Beta(Around):
+class _Beta(Proxy):
     @property
     def chat(self) -> _Chat:
         return _Chat(self._inner.chat)
 
 
-class _Chat(Around):
+class _Chat(Proxy):
     @property
     def completions(self) -> _Completions:
         return _Completions(self._inner.completions)
 
 
-class _Completions(Around):
+class _Completions(Proxy):
     async def create(self, **asked: Any) -> Any:
         reply = await self._inner.create(**asked)
-        stops = STOPS.get()
+        stops = CAPTURED_REASONS.get()
         if stops is None:
             return reply
-        return _heard(reply, stops) if hasattr(reply, "choices") else _Chunks(reply, stops)
+        return _capture_reply(reply, stops) if hasattr(reply, "choices") else _ChunkStream(reply, stops)
 
     async def parse(self, **asked: Any) -> Any:
-        stops = STOPS.get()
+        stops = CAPTURED_REASONS.get()
         try:
             reply = await self._inner.parse(**asked)
         except Exception as error:
@@ -108,24 +108,24 @@ class _Completions(Around):
             reply = getattr(error, "completion", None)
             if stops is None or reply is None:
                 raise
-        return reply if stops is None else _heard(reply, stops)
+        return reply if stops is None else _capture_reply(reply, stops)
 
     def stream(self, **asked: Any) -> Any:
-        opening, stops = self._inner.stream(**asked), STOPS.get()
-        return opening if stops is None else _Typed(opening, stops)
+        opening, stops = self._inner.stream(**asked), CAPTURED_REASONS.get()
+        return opening if stops is None else _TypedStream(opening, stops)
 
 
-class _Responses(Around):
+class _Responses(Proxy):
     async def create(self, **asked: Any) -> Any:
         reply = await self._inner.create(**asked)
-        stops = STOPS.get()
+        stops = CAPTURED_REASONS.get()
         if stops is not None and getattr(reply, "status", None) == "incomplete":
-            stops.append(getattr(reply.incomplete_details, "reason", None) or _BROKEN)
+            stops.append(getattr(reply.incomplete_details, "reason", None) or _INCOMPLETE)
             reply.status = "completed"  # a framework would raise; the guard answers the calls instead
         return reply
 
 
-class _Typed:
+class _TypedStream:
     """The SDK's typed stream, as its chunks alone: it would raise at a reply that was cut, and at a call's bad JSON."""
 
     def __init__(self, opening: Any, stops: list[Any]) -> None:
@@ -133,19 +133,19 @@ class _Typed:
 
     async def __aenter__(self) -> AsyncGenerator[Any]:
         opened = await self._opening.__aenter__()
-        return _events(_Chunks(opened._raw_stream, self._stops))  # noqa: SLF001 - public nowhere
+        return _chunk_events(_ChunkStream(opened._raw_stream, self._stops))  # noqa: SLF001 - public nowhere
 
     async def __aexit__(self, *exc: object) -> None:
         await self._opening.__aexit__(*exc)
 
 
-async def _events(chunks: _Chunks) -> AsyncGenerator[Any]:
+async def _chunk_events(chunks: _ChunkStream) -> AsyncGenerator[Any]:
     async for chunk in chunks:
         if chunk.object == "chat.completion.chunk":  # Azure sends others between them
             yield SimpleNamespace(type="chunk", chunk=chunk)
 
 
-class _Chunks(Around):
+class _ChunkStream(Proxy):
     """A stream of chunks; one that ends without a reason broke off."""
 
     def __init__(self, inner: Any, stops: list[Any]) -> None:
@@ -161,22 +161,22 @@ class _Chunks(Around):
         except StopAsyncIteration:
             if not self._ended:
                 self._ended = True
-                self._stops.append(_BROKEN)
+                self._stops.append(_INCOMPLETE)
             raise
         for choice in (chunk.choices or ())[:1]:
             self._calls = self._calls or bool(choice.delta and choice.delta.tool_calls)
             self._text = self._text or bool(choice.delta and choice.delta.content)
             if choice.finish_reason is not None:
                 self._ended = True
-                _note(choice, self._stops, calls=self._calls, text=self._text)
+                _capture_reason(choice, self._stops, calls=self._calls, text=self._text)
         return chunk
 
 
-def _heard(reply: Any, stops: list[Any]) -> Any:
+def _capture_reply(reply: Any, stops: list[Any]) -> Any:
     """Note why a whole reply ended, and make its calls something that no framework's types refuse."""
     for choice in reply.choices[:1]:
         said = choice.message
-        _note(choice, stops, calls=bool(said.tool_calls), text=bool(said.content))
+        _capture_reason(choice, stops, calls=bool(said.tool_calls), text=bool(said.content))
         for call in said.tool_calls or ():
             call.id = call.id or ""
             if (function := getattr(call, "function", None)) is not None:
@@ -184,7 +184,7 @@ def _heard(reply: Any, stops: list[Any]) -> Any:
     return reply
 
 
-def _note(choice: Any, stops: list[Any], *, calls: bool, text: bool) -> None:
+def _capture_reason(choice: Any, stops: list[Any], *, calls: bool, text: bool) -> None:
     """Keep the reason, and put one that frameworks neither raise nor warn at in the place of a cut."""
     stops.append(choice.finish_reason)
     if choice.finish_reason == "length" and (calls or not text):

@@ -16,27 +16,27 @@ from typing import Self
 
 from pokayoke.errors import UsageError
 
-_inside: ContextVar[tuple[Turnstile, ...]] = ContextVar("pokayoke_turnstile", default=())
+_orderings_var: ContextVar[tuple[CallOrdering, ...]] = ContextVar("pokayoke_turnstile", default=())
 
 
-def inside() -> bool:
+def is_inside_call() -> bool:
     """Return whether this code is part of a guarded call, such as that of a tool that asks another agent."""
-    return bool(_inside.get())
+    return bool(_orderings_var.get())
 
 
-class Turnstile:
+class CallOrdering:
     """Lets calls of one run pass. Thread-safe, for threads and event loops alike."""
 
     def __init__(self) -> None:
         """Begin empty."""
         self._lock = threading.Lock()
-        self._passing: list[Passage] = []
+        self._passing: list[CallSlot] = []
 
-    def passing(self, reads: bool) -> Passage:
+    def call_slot(self, reads: bool) -> CallSlot:
         """Return the passage of one call: a context manager, synchronous and asynchronous."""
-        return Passage(self, reads)
+        return CallSlot(self, reads)
 
-    def enter(self, passage: Passage) -> list[Passage]:
+    def begin_call(self, passage: CallSlot) -> list[CallSlot]:
         """Let a call begin; returns the calls it has to wait for."""
         with self._lock:
             passing = self._passing
@@ -44,7 +44,7 @@ class Turnstile:
             passing.append(passage)
             return ahead
 
-    def ends(self, ahead: list[Passage]) -> Future[None] | None:
+    def latest_waiter(self, ahead: list[CallSlot]) -> Future[None] | None:
         """Return what ends with the latest of some calls, without those that are over; None if all are.
 
         One at a time: a write among them waits for those before it by itself, so most are over with it.
@@ -52,36 +52,36 @@ class Turnstile:
         with self._lock:
             while ahead and ahead[-1].over:
                 ahead.pop()
-            return ahead[-1].wait() if ahead else None
+            return ahead[-1].add_waiter() if ahead else None
 
-    def leave(self, passage: Passage) -> None:
+    def end_call(self, passage: CallSlot) -> None:
         """Let a call end; from then on, none that begins waits for it."""
         with self._lock:
             passage.over = True
             self._passing.remove(passage)
 
 
-class Passage:
+class CallSlot:
     """One call on its way. A call made inside another one of the same run never waits: it would wait for ever."""
 
     __slots__ = ("_owner", "_token", "_waiting", "loop", "over", "reads")
 
-    def __init__(self, owner: Turnstile, reads: bool) -> None:
+    def __init__(self, owner: CallOrdering, reads: bool) -> None:
         """Begin outside."""
         self._owner, self.reads, self.over = owner, reads, False
         self._waiting: list[Future[None]] = []
-        self._token: Token[tuple[Turnstile, ...]] | None = None
+        self._token: Token[tuple[CallOrdering, ...]] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
-    def wait(self) -> Future[None]:
+    def add_waiter(self) -> Future[None]:
         """Return what ends with this call."""
         future: Future[None] = Future()
         self._waiting.append(future)
         return future
 
-    def must_not_block(self) -> None:
+    def check_deadlock(self) -> None:
         """Make sure that whoever is about to block for this call does not block what it needs to end."""
-        if self.loop is not None and self.loop is _running():
+        if self.loop is not None and self.loop is _running_loop():
             raise UsageError(
                 "a call of this run is awaited in this event loop, and a blocking one would wait for it for ever: "
                 "use the asynchronous form of the call, or make it in a thread"
@@ -93,30 +93,30 @@ class Passage:
         Raises:
             UsageError: it would block the event loop that one of them needs to end.
         """
-        ahead = self._begun()
+        ahead = self._enter_slot()
         try:
             for one in ahead:
-                one.must_not_block()
-            while (future := self._owner.ends(ahead)) is not None:
+                one.check_deadlock()
+            while (future := self._owner.latest_waiter(ahead)) is not None:
                 future.result()
         except BaseException:
-            self._ended()
+            self._leave_slot()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Let the next go."""
-        self._ended()
+        self._leave_slot()
 
     async def __aenter__(self) -> Self:
         """Wait for those before."""
         self.loop = asyncio.get_running_loop()
-        ahead = self._begun()
+        ahead = self._enter_slot()
         try:
-            while (future := self._owner.ends(ahead)) is not None:
+            while (future := self._owner.latest_waiter(ahead)) is not None:
                 await asyncio.wrap_future(future)
         except BaseException:
-            self._ended()
+            self._leave_slot()
             raise
         return self
 
@@ -124,26 +124,26 @@ class Passage:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         """Let the next go."""
-        self._ended()
+        self._leave_slot()
 
-    def _begun(self) -> list[Passage]:
-        outer = _inside.get()
+    def _enter_slot(self) -> list[CallSlot]:
+        outer = _orderings_var.get()
         if self._owner in outer:
             return []
-        self._token = _inside.set((*outer, self._owner))
-        return self._owner.enter(self)
+        self._token = _orderings_var.set((*outer, self._owner))
+        return self._owner.begin_call(self)
 
-    def _ended(self) -> None:
+    def _leave_slot(self) -> None:
         if self._token is not None:
-            _inside.reset(self._token)
+            _orderings_var.reset(self._token)
             self._token = None
-            self._owner.leave(self)
+            self._owner.end_call(self)
             for future in self._waiting:
                 if future.set_running_or_notify_cancel():
                     future.set_result(None)
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.messages import field
+from pokayoke.core.messages.messages import read_field
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["Look", "hides", "pager", "wanted"]
+__all__ = ["ToolVisibility", "allowed_tool_choice", "is_hidden", "paging_tool"]
 
 
-def hides(run: Run, name: str) -> bool:
+def is_hidden(run: Run, name: str) -> bool:
     """True if the model must not see a tool: the run's principal may not use it. What has no contract is not ours."""
-    return run.snapshot.offers(name, run.principal) is False
+    return run.snapshot.is_offered(name, run.principal) is False
 
 
-def pager(run: Run) -> Contract | None:
+def paging_tool(run: Run) -> Contract | None:
     """Return the guard's own tool for reading on, once an output was too long to show."""
     if not run.progress.texts.any:
         return None
     own = run.guard.pager
-    plan = run.snapshot.find(own.name)
+    plan = run.snapshot.find_plan(own.name)
     ours = not isinstance(plan, Finding) and plan.contract is own
-    return own if ours and not hides(run, own.name) else None
+    return own if ours and not is_hidden(run, own.name) else None
 
 
-def wanted(run: Run, choice: Any) -> Any:
+def allowed_tool_choice(run: Run, choice: Any) -> Any:
     """Return what a request wants to be called, without tools that are hidden: providers refuse unknown names.
 
     Args:
@@ -42,18 +42,22 @@ def wanted(run: Run, choice: Any) -> Any:
         The same, less of it, `none` if nothing is left to choose from, or None if the one tool is hidden.
     """
     if choice is None or isinstance(choice, str):
-        return None if choice is not None and hides(run, choice) else choice
-    name = field(choice, "required_function_name") or field(field(choice, "function"), "name") or field(choice, "name")
-    if isinstance(name, str) and hides(run, name):
+        return None if choice is not None and is_hidden(run, choice) else choice
+    name = (
+        read_field(choice, "required_function_name")
+        or read_field(read_field(choice, "function"), "name")
+        or read_field(choice, "name")
+    )
+    if isinstance(name, str) and is_hidden(run, name):
         return None
-    allowed = field(choice, "allowed_tools")
+    allowed = read_field(choice, "allowed_tools")
     if not isinstance(allowed, list):
         return choice
-    shown = [one for one in cast("list[str]", allowed) if not hides(run, one)]
+    shown = [one for one in cast("list[str]", allowed) if not is_hidden(run, one)]
     return {**cast("Mapping[str, Any]", choice), "allowed_tools": shown} if shown else "none"
 
 
-class Look:
+class ToolVisibility:
     """What decides about a framework's tools, as it was at a request: frameworks list the same ones each time.
 
     Args:
@@ -67,7 +71,7 @@ class Look:
         """Keep it."""
         self._seen = (run.snapshot, run.principal, run.progress.texts.any, *tools)
 
-    def holds(self, run: Run, tools: Iterable[Any]) -> bool:
+    def is_unchanged(self, run: Run, tools: Iterable[Any]) -> bool:
         """Return whether all of it is the same now, so that nothing has to be looked at anew."""
         now, seen = (run.snapshot, run.principal, run.progress.texts.any, *tools), self._seen
         return len(now) == len(seen) and all(map(operator.is_, now, seen))

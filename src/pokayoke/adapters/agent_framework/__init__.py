@@ -27,20 +27,20 @@ except ImportError as error:
     raise MissingExtraError("agent-framework-core", "agent-framework") from error
 
 from pokayoke.adapters._host import run as host
-from pokayoke.adapters._host.bounded_cache import Known
+from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters.agent_framework._model import (
-    Heard,
-    Loop,
-    Reply,
-    as_it_comes,
-    contents_of,
-    given,
-    ours,
-    said_by_user,
+    ModelLoop,
+    ModelRequest,
+    PendingCall,
+    call_arguments,
+    is_local_call,
+    reply_contents,
+    user_texts,
+    with_changed_arguments,
 )
-from pokayoke.adapters.agent_framework._tools import Invocation, Placeholder, contracts, result_of
+from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, contracts, framework_result
 from pokayoke.core.call import Finding, Outcome, ToolCall
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import StoreError
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 __all__ = ["calls", "contracts", "message", "middleware"]
 
 _APPROVAL = "pokayoke_approval"
-_TAKEN = "pokayoke_taken"
+_CALL_KEY = "pokayoke_taken"
 # Whatever waits at the same time must fit in: a call that was forgotten would belong to a run of its own.
-_AT_ONCE = 10_000
+_MAX_OPEN = 10_000
 
 CallNext = Callable[[], Awaitable[None]]
 Who = Callable[[Any], Mapping[str, Any]]
@@ -66,46 +66,46 @@ def middleware(guard: Guard, *, who: Who | None = None, approver: str = "agent_f
     Args:
         guard: the guard; its contracts are those of the agent's tools, see `contracts`.
         who: called with the agent's session (None if there is none); returns `tenant` and `principal` as for
-            `Guard.run`.
+            `Guard.run_for_session`.
         approver: in whose name an approval response of the framework answers a question of the guard.
     """
-    shared = _Shared(guard, who, approver)
-    return [_Chat(shared), _Functions(shared)]
+    shared = _AgentRuns(guard, who, approver)
+    return [_ModelMiddleware(shared), _ToolMiddleware(shared)]
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
     """Return the tool calls of a chat or agent response, in order, argument texts as they came."""
     proof = getattr(reply, "finish_reason", None)
-    found = (one for one in contents_of(reply) if ours(one))
-    return [ToolCall(one.call_id or "", one.name or "", given(one), proof) for one in found]
+    found = (one for one in reply_contents(reply) if is_local_call(one))
+    return [ToolCall(one.call_id or "", one.name or "", call_arguments(one), proof) for one in found]
 
 
 def message(outcome: Outcome) -> Any:
     """Return the message that answers a call."""
-    answer = Content.from_function_result(outcome.call_id, result=result_of(outcome))
+    answer = Content.from_function_result(outcome.call_id, result=framework_result(outcome))
     return Message("tool", [answer])
 
 
-class _Shared:
+class _AgentRuns:
     """What both middlewares know."""
 
     def __init__(self, guard: Guard, who: Who | None, approver: str) -> None:
         self.guard, self.approver = guard, approver
         self._who = who
-        self._runs = host.Runs(guard)
-        self._loops: Known[int, Loop] = Known(_AT_ONCE)
-        self._heard: Known[str, Heard] = Known(_AT_ONCE)
+        self._runs = host.AdapterRuns(guard)
+        self._loops: BoundedCache[int, ModelLoop] = BoundedCache(_MAX_OPEN)
+        self._heard: BoundedCache[str, PendingCall] = BoundedCache(_MAX_OPEN)
         self.keep = self._heard.put
         """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""
 
-    def run(self, session: Any, ident: str | None = None) -> host.Hosted:
+    def run_for_session(self, session: Any, ident: str | None = None) -> host.AdapterRun:
         """Return the run of a session, or one that nobody will know again."""
         who = dict(self._who(session)) if self._who is not None else {}
         if session is None:
-            return self._runs.of(ident or uuid.uuid4().hex, durable=False, **who)
-        return self._runs.of(session.session_id, **who)
+            return self._runs.run_for(ident or uuid.uuid4().hex, durable=False, **who)
+        return self._runs.run_for(session.session_id, **who)
 
-    def loop(self, context: ChatContext) -> Loop | None:
+    def loop_for_request(self, context: ChatContext) -> ModelLoop | None:
         """Return the loop a model request belongs to; None if it has no tools, so that no call can run."""
         tools = (context.options or {}).get("tools")
         if not isinstance(tools, list):
@@ -114,101 +114,101 @@ class _Shared:
         found = self._loops.get(id(tools))
         if found is None:
             ident = uuid.uuid4().hex if context.session is None else None
-            found = Loop(self.run(context.session, ident), tools, ident)
-            self._begin(found, context.messages)
+            found = ModelLoop(self.run_for_session(context.session, ident), tools, ident)
+            self._begin_loop(found, context.messages)
         return found
 
-    def _begin(self, loop: Loop, messages: Iterable[Any]) -> None:
-        for text in said_by_user(messages):
+    def _begin_loop(self, loop: ModelLoop, messages: Iterable[Any]) -> None:
+        for text in user_texts(messages):
             loop.hosted.run.user(text)
         self._loops.put(id(loop.tools), loop)
 
-    def end(self, loop: Loop) -> None:
+    def end_loop(self, loop: ModelLoop) -> None:
         """Forget a loop that has its last answer."""
         self._loops.pop(id(loop.tools))
         if loop.ident is not None:
-            self._runs.close(loop.ident)
+            self._runs.close_run(loop.ident)
         self.guard.trace.flush()
 
-    def taken(self, context: FunctionInvocationContext) -> tuple[host.Hosted, ToolCall]:
+    def take_call(self, context: FunctionInvocationContext) -> tuple[host.AdapterRun, ToolCall]:
         """Return the call behind an invocation, and its run."""
         known = context.metadata
-        found = known.get(_TAKEN) or self._heard.pop(known.get("function_call_occurrence_id", ""))
+        found = known.get(_CALL_KEY) or self._heard.pop(known.get("function_call_occurrence_id", ""))
         if found is not None:
-            known[_TAKEN] = found  # middleware in front of the guard may come again with the same invocation
+            known[_CALL_KEY] = found  # middleware in front of the guard may come again with the same invocation
             hosted, call, said = found
-            return hosted, as_it_comes(call, said, context)
+            return hosted, with_changed_arguments(call, said, context)
         # A call of an earlier process, which somebody approved: all that is left is the framework's history.
         approval = context.metadata.get("approval_response")
-        arguments = context.arguments if approval is None else given(approval.function_call)
-        call = host.written(context.metadata.get("call_id"), context.function.name, arguments)
-        return self.run(context.session), call
+        arguments = context.arguments if approval is None else call_arguments(approval.function_call)
+        call = host.decode_call(context.metadata.get("call_id"), context.function.name, arguments)
+        return self.run_for_session(context.session), call
 
-    def answer_now(self, approval: str, *, approved: bool) -> None:
+    def answer_approval(self, approval: str, *, approved: bool) -> None:
         """Pass an answer of the framework's user on to the guard."""
         # One that was answered elsewhere keeps that answer; the call then finds it.
         with contextlib.suppress(StoreError):
             self.guard.approvals.answer(approval, approved=approved, by=self.approver, reason="asked by the framework")
 
-    def denied(self, approval: str, asked: Any, session: Any) -> None:
+    def record_denial(self, approval: str, asked: Any, session: Any) -> None:
         """Let the run know what was not done, as far as a person has denied it."""
         with contextlib.suppress(StoreError):
             if self.guard.approvals.get(approval).status == "denied":
-                call = host.written(asked.call_id, asked.name, given(asked))
+                call = host.decode_call(asked.call_id, asked.name, call_arguments(asked))
                 # Nothing runs, so it takes no turn: to wait for one here would stop the event loop.
-                self.run(session).run.call(call, invoke=_unwanted)
+                self.run_for_session(session).run.call(call, invoke=_call_denied)
 
-    async def answer(self, approval: str, *, approved: bool) -> None:
-        """`answer_now` without blocking the event loop."""
+    async def answer_approval_async(self, approval: str, *, approved: bool) -> None:
+        """`answer_approval` without blocking the event loop."""
         if self.guard.store.durable:
-            await asyncio.to_thread(self.answer_now, approval, approved=approved)
+            await asyncio.to_thread(self.answer_approval, approval, approved=approved)
         else:
-            self.answer_now(approval, approved=approved)
+            self.answer_approval(approval, approved=approved)
 
 
-class _Chat(ChatMiddleware):
+class _ModelMiddleware(ChatMiddleware):
     """Around each request to the model."""
 
-    def __init__(self, shared: _Shared) -> None:
+    def __init__(self, shared: _AgentRuns) -> None:
         self._shared = shared
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
         """Shape the request, and take the calls of the reply before the framework reads them."""
-        loop = self._shared.loop(context)
+        loop = self._shared.loop_for_request(context)
         if loop is None:
             await call_next()
             return
-        reply = Reply(loop, context.options or {}, self._shared.keep, self._shared.end)
-        context.options = reply.request()
+        reply = ModelRequest(loop, context.options or {}, self._shared.keep, self._shared.end_loop)
+        context.options = reply.shape_request()
         await call_next()
         if context.result is not None and context.stream:
-            context.result = reply.stream(context.result)
+            context.result = reply.wrap_stream(context.result)
         elif context.result is not None:
-            reply.took(context.result, context.result.finish_reason)
+            reply.take_reply(context.result, context.result.finish_reason)
 
 
-class _Functions(FunctionMiddleware):
+class _ToolMiddleware(FunctionMiddleware):
     """Around each tool."""
 
-    def __init__(self, shared: _Shared) -> None:
+    def __init__(self, shared: _AgentRuns) -> None:
         self._shared = shared
 
     async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
         """Take one call to its outcome."""
-        hosted, call = self._shared.taken(context)
-        tool = Invocation(context, call_next, lambda: _reads(hosted.run, call))
-        invoke = _invoke(hosted.run, call, tool)
+        hosted, call = self._shared.take_call(context)
+        tool = ToolInvocation(context, call_next, lambda: _is_read(hosted.run, call))
+        invoke = _choose_invoke(hosted.run, call, tool)
         outcome = await hosted.acall(call, invoke)
-        if outcome.approval is not None and _approved(context, outcome.approval):
-            await self._shared.answer(outcome.approval, approved=True)
+        if outcome.approval is not None and _is_approved(context, outcome.approval):
+            await self._shared.answer_approval_async(outcome.approval, approved=True)
             outcome = await hosted.acall(call, invoke)
-        context.result = result_of(outcome, tool.media) if tool.instead is None else tool.instead
+        context.result = framework_result(outcome, tool.media) if tool.instead is None else tool.instead
         if outcome.status == "pending" and outcome.approval is not None and context.session is not None:
-            context.result = self._request(context, hosted.run, call, outcome.approval)
+            context.result = self._approval_request(context, hosted.run, call, outcome.approval)
         if tool.raised is not None:
             raise tool.raised
 
-    def _request(self, context: FunctionInvocationContext, run: Run, call: ToolCall, approval: str) -> Any:
+    def _approval_request(self, context: FunctionInvocationContext, run: Run, call: ToolCall, approval: str) -> Any:
         """Return the framework's own question; it shows the arguments as the tool would get them."""
         effective = run.check(call).arguments
         ident = context.metadata.get("function_call_occurrence_id") or call.id
@@ -221,15 +221,15 @@ class _Functions(FunctionMiddleware):
             asked = response.additional_properties.get(_APPROVAL)
             if not isinstance(asked, str):
                 continue
-            self._shared.answer_now(asked, approved=False)
-            self._shared.denied(asked, response.function_call, session)
+            self._shared.answer_approval(asked, approved=False)
+            self._shared.record_denial(asked, response.function_call, session)
 
 
-def _unwanted(_arguments: dict[str, Any]) -> Any:
-    raise NotBegun("a person has denied it")
+def _call_denied(_arguments: dict[str, Any]) -> Any:
+    raise ToolNotStarted("a person has denied it")
 
 
-def _approved(context: FunctionInvocationContext, approval: str) -> bool:
+def _is_approved(context: FunctionInvocationContext, approval: str) -> bool:
     """True if a person answered this very question: siblings of another one come back approved, too, unseen."""
     response = context.metadata.get("approval_response")
     if response is None or response.approved is not True:
@@ -237,15 +237,15 @@ def _approved(context: FunctionInvocationContext, approval: str) -> bool:
     return bool(response.additional_properties.get(_APPROVAL) == approval)
 
 
-def _reads(run: Run, call: ToolCall) -> bool:
-    plan = run.snapshot.find(call.name)
+def _is_read(run: Run, call: ToolCall) -> bool:
+    plan = run.snapshot.find_plan(call.name)
     return not isinstance(plan, Finding) and plan.contract.effect == "read"
 
 
-def _invoke(run: Run, call: ToolCall, tool: Invocation) -> Any:
+def _choose_invoke(run: Run, call: ToolCall, tool: ToolInvocation) -> Any:
     """Return how a call runs: through the framework, or by the guard's own handler."""
     if type(tool.function) is not Placeholder:  # the framework's classes are abstract: isinstance is slow
         return tool
-    plan = run.snapshot.find(call.name)
+    plan = run.snapshot.find_plan(call.name)
     own = not isinstance(plan, Finding) and (plan.contract.handler is not None or plan.contract is run.guard.pager)
-    return None if own else tool.missing
+    return None if own else tool.tool_missing

@@ -23,7 +23,7 @@ from pokayoke.adapters._host import run as host
 from pokayoke.core.call import Outcome
 from pokayoke.core.contract.contract import Contract
 
-THROUGH: tuple[type[Exception], ...] = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
+CONTROL_EXCEPTIONS: tuple[type[Exception], ...] = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
 """By these the framework steers itself. The first is raised by a tool that waits for a person and is called again."""
 
 
@@ -55,12 +55,12 @@ def contracts(
         ContractError: a field contradicts another or its schema.
     """
     through = (ToolNotStartedError, UserInputRequiredException)
-    return host.contracts(
-        map(_described, _local(tools)), reads=reads, destructive=destructive, fields=fields, through=through
+    return host.build_contracts(
+        map(_describe_tool, _local_tools(tools)), reads=reads, destructive=destructive, fields=fields, through=through
     )
 
 
-def _local(tools: Any) -> list[FunctionTool]:
+def _local_tools(tools: Any) -> list[FunctionTool]:
     found: list[FunctionTool] = []
     for tool in normalize_tools(tools):
         functions = [tool] if isinstance(tool, FunctionTool) else getattr(tool, "functions", ())
@@ -68,8 +68,8 @@ def _local(tools: Any) -> list[FunctionTool]:
     return found
 
 
-def _described(tool: FunctionTool) -> host.Described:
-    return host.Described(tool.name, tool.description, tool.parameters())
+def _describe_tool(tool: FunctionTool) -> host.ToolDescription:
+    return host.ToolDescription(tool.name, tool.description, tool.parameters())
 
 
 class Placeholder(FunctionTool):
@@ -78,14 +78,14 @@ class Placeholder(FunctionTool):
     def __init__(self, name: str, *, description: str = "", input_model: dict[str, Any] | None = None) -> None:
         """Take a name, and what the model is to know of it."""
         schema = input_model or {"type": "object", "properties": {}}
-        super().__init__(name=name, description=description, func=_nothing, input_model=schema)
+        super().__init__(name=name, description=description, func=_run_nothing, input_model=schema)
 
 
-def _nothing(**_: Any) -> None:
+def _run_nothing(**_: Any) -> None:
     """Nobody calls it."""
 
 
-class Invocation:
+class ToolInvocation:
     """How the framework goes on with a call; called with the effective arguments.
 
     Args:
@@ -116,67 +116,67 @@ class Invocation:
 
     async def __call__(self, arguments: dict[str, Any]) -> Any:
         """Run the rest of the framework's middleware and the tool; returns what the tool returned."""
-        _Keeper.put_on(self.function)
-        if not self._approved(arguments):
+        _CapturingParser.install_on(self.function)
+        if not self._is_approved(arguments):
             self._context.arguments = arguments
         self._ended, self.raised = False, None
-        token = _current.set(self)
+        token = _invocation_var.set(self)
         try:
             await self._call_next()
-        except THROUGH as steering:
+        except CONTROL_EXCEPTIONS as steering:
             self.raised = steering
             if not self._ended:
-                return self._stopped(steering)
+                return self._judge_exception(steering)
             # What the tool did is done, although middleware ends the loop after it.
         except Exception as error:
-            if _begun(error):
+            if _has_started(error):
                 raise
             if type(error).__name__ == _CHANGED:
                 self.raised = error
-            raise self._not_started(type(error).__name__) from error
+            raise self._not_started_error(type(error).__name__) from error
         finally:
-            _current.reset(token)
+            _invocation_var.reset(token)
         # A tool whose results are not parsed at all cannot be told from one that never ran.
         ran = self._ended or self.function.result_parser is SKIP_PARSING
-        return self._result() if ran else self._answered(self._context.result)
+        return self._split_result() if ran else self._take_middleware_answer(self._context.result)
 
-    async def missing(self, _: dict[str, Any]) -> Any:
+    async def tool_missing(self, _: dict[str, Any]) -> Any:
         """Stand for a tool that has a contract but was not given to this agent."""
-        raise self._not_started("the agent does not have it")
+        raise self._not_started_error("the agent does not have it")
 
-    def _approved(self, arguments: dict[str, Any]) -> bool:
+    def _is_approved(self, arguments: dict[str, Any]) -> bool:
         """True if a person approved these arguments: then the framework has them already, in the tool's own types."""
         response = self._context.metadata.get("approval_response")
         return response is not None and response.function_call.parse_arguments() == arguments
 
-    def kept(self, returned: Any, parsed: Any) -> None:
+    def record_result(self, returned: Any, parsed: Any) -> None:
         """Take what the tool returned and what the framework made of it."""
         self._returned, self._parsed, self._ended = returned, parsed, True
 
-    def _stopped(self, steering: Exception) -> Any:
+    def _judge_exception(self, steering: Exception) -> Any:
         """Judge an exception of the framework that came instead of a result."""
-        if _begun(steering):
+        if _has_started(steering):
             raise steering
         given = self._context.result
         if given is None or isawaitable(given):
             given = getattr(steering, "result", None)
         if given is None:
-            raise self._not_started(type(steering).__name__) from steering
-        return self._answered(given)
+            raise self._not_started_error(type(steering).__name__) from steering
+        return self._take_middleware_answer(given)
 
-    def _answered(self, given: Any) -> Any:
+    def _take_middleware_answer(self, given: Any) -> Any:
         """Take what middleware says in place of the tool: a cache may stand for a read, and nothing for a write."""
         asks = isinstance(given, Content) and given.type == "function_approval_request"
         if asks or not self._reads():
             self.instead = given
-            raise self._not_started("middleware answers in its place")
+            raise self._not_started_error("middleware answers in its place")
         self._context.result = given
-        return self._result()
+        return self._split_result()
 
-    def _not_started(self, why: str) -> ToolNotStartedError:
+    def _not_started_error(self, why: str) -> ToolNotStartedError:
         return ToolNotStartedError(f"{self.function.name} was not started: {why}")
 
-    def _result(self) -> Any:
+    def _split_result(self) -> Any:
         result = self._context.result
         if self._ended and result is self._parsed:
             result = self._returned
@@ -191,20 +191,20 @@ class Invocation:
             if not isinstance(one, Content) or one.type == "text"
         ]
         if self.media:
-            return [*({"type": "text", "text": str(text)} for text in texts), *map(_block, self.media)]
+            return [*({"type": "text", "text": str(text)} for text in texts), *map(_to_block, self.media)]
         return texts[0] if len(texts) == 1 else "\n".join(map(str, texts))
 
 
-def _begun(error: Exception) -> bool:
+def _has_started(error: Exception) -> bool:
     """True if an exception came through the tool's own code: its traceback proves it."""
-    return any(frame.f_code is _RUNS for frame, _ in walk_tb(error.__traceback__))
+    return any(frame.f_code is _TOOL_CODE for frame, _ in walk_tb(error.__traceback__))
 
 
-_current: ContextVar[Invocation | None] = ContextVar("pokayoke_agent_framework_tool", default=None)
-_RUNS = getattr(FunctionTool, "_invoke_function", FunctionTool.invoke).__code__
+_invocation_var: ContextVar[ToolInvocation | None] = ContextVar("pokayoke_agent_framework_tool", default=None)
+_TOOL_CODE = getattr(FunctionTool, "_invoke_function", FunctionTool.invoke).__code__
 
 
-class _Keeper:
+class _CapturingParser:
     """A result parser that also keeps what the tool returned: the framework makes a text of everything.
 
     Args:
@@ -215,32 +215,32 @@ class _Keeper:
         self._parser = parser
 
     @classmethod
-    def put_on(cls, tool: FunctionTool) -> None:
+    def install_on(cls, tool: FunctionTool) -> None:
         """See to it that a tool has one."""
         parser = tool.result_parser
         if parser is not SKIP_PARSING and not isinstance(parser, cls):
             tool.result_parser = cls(parser)
 
     def __call__(self, returned: Any) -> Any:
-        parsed = _parsed(returned) if self._parser is None else self._parser(returned)
-        if (invocation := _current.get()) is not None:
+        parsed = _parse_result(returned) if self._parser is None else self._parser(returned)
+        if (invocation := _invocation_var.get()) is not None:
             # A parser that the tool's author wrote says what its result is.
-            invocation.kept(returned if self._parser is None else parsed, parsed)
+            invocation.record_result(returned if self._parser is None else parsed, parsed)
         return parsed
 
 
-def _parsed(returned: Any) -> Any:
+def _parse_result(returned: Any) -> Any:
     try:
         return FunctionTool.parse_result(returned)
     except Exception:  # noqa: BLE001 - as the framework does where a tool has no parser
         return [Content.from_text(str(returned))]
 
 
-def _block(content: Any) -> dict[str, Any]:
+def _to_block(content: Any) -> dict[str, Any]:
     return {"type": "file", "data": content.to_dict()}
 
 
-def result_of(outcome: Outcome, media: Iterable[Any] = ()) -> str | list[Any]:
+def framework_result(outcome: Outcome, media: Iterable[Any] = ()) -> str | list[Any]:
     """Return what a function result holds: the text, and images and files if the call ended ok.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host import run as engine
-from pokayoke.adapters._host.run import Described
+from pokayoke.adapters._host.run import ToolDescription
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import MissingExtraError, UsageError
@@ -24,7 +24,7 @@ except ImportError as error:
     raise MissingExtraError("autogen-agentchat", "autogen") from error
 
 from pokayoke.adapters.autogen._model import GuardedClient
-from pokayoke.adapters.autogen._run import Conversation
+from pokayoke.adapters.autogen._run import AgentRun
 from pokayoke.adapters.autogen._tools import GuardedWorkbench
 
 if TYPE_CHECKING:
@@ -53,12 +53,14 @@ def contracts(
         UsageError: a tool is named that does not exist.
         ContractError: a field contradicts another or its schema.
     """
-    schemas = [one if isinstance(one, Mapping) else _tool(one).schema for one in tools]
+    schemas = [one if isinstance(one, Mapping) else _as_tool(one).schema for one in tools]
     described = (
-        Described(schema["name"], schema.get("description", ""), dict(schema.get("parameters") or {"type": "object"}))
+        ToolDescription(
+            schema["name"], schema.get("description", ""), dict(schema.get("parameters") or {"type": "object"})
+        )
         for schema in schemas
     )
-    return engine.contracts(described, reads=reads, destructive=destructive, fields=fields)
+    return engine.build_contracts(described, reads=reads, destructive=destructive, fields=fields)
 
 
 def guarded(
@@ -81,19 +83,19 @@ def guarded(
     Raises:
         UsageError: a tool has no contract.
     """
-    conversation = Conversation(guard, run_id, who)
+    conversation = AgentRun(guard, run_id, who)
     given = [tools] if isinstance(tools, Workbench) else list(tools)
     benches = [one for one in given if isinstance(one, Workbench)]
-    own = [_tool(one) for one in given if not isinstance(one, Workbench)]
+    own = [_as_tool(one) for one in given if not isinstance(one, Workbench)]
     for tool in own:
-        plan = guard.snapshot.find(tool.name)
+        plan = guard.snapshot.find_plan(tool.name)
         if isinstance(plan, Finding) or plan.contract.name != tool.name:
             raise UsageError(f"{tool.name} has no contract: give its tool to contracts(), and those to the guard")
     return {
         "model_client": GuardedClient(client, conversation),
-        "model_context": _watched(model_context, conversation),
+        "model_context": _observe_context(model_context, conversation),
         "workbench": GuardedWorkbench(own, benches, conversation),
-        "tool_call_summary_formatter": conversation.summary,
+        "tool_call_summary_formatter": conversation.format_summary,
     }
 
 
@@ -111,26 +113,26 @@ def message(outcome: Outcome) -> Any:
     )
 
 
-def _watched(context: Any, conversation: Conversation) -> Any:
+def _observe_context(context: Any, conversation: AgentRun) -> Any:
     """The context, which AutoGen clears or loads to begin another conversation; it tells nobody else of that."""
     context = UnboundedChatCompletionContext() if context is None else context
     # Another agent may have had this context before; its conversation is over.
     clear, load_state = (getattr(one, "__wrapped__", one) for one in (context.clear, context.load_state))
 
     @functools.wraps(clear)
-    async def cleared() -> None:
+    async def clear_and_renew() -> None:
         await clear()
-        conversation.renew()
+        conversation.end_run()
 
     @functools.wraps(load_state)
-    async def loaded(state: Mapping[str, Any]) -> None:
+    async def load_and_renew(state: Mapping[str, Any]) -> None:
         await load_state(state)
-        conversation.renew()
+        conversation.end_run()
 
-    context.clear, context.load_state = cleared, loaded
+    context.clear, context.load_state = clear_and_renew, load_and_renew
     return context
 
 
-def _tool(one: Any) -> Any:
+def _as_tool(one: Any) -> Any:
     """The tool that `AssistantAgent` would make of what it is given."""
     return one if isinstance(one, BaseTool) else FunctionTool(one, description=one.__doc__ or "")

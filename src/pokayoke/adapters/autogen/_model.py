@@ -11,10 +11,16 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from pokayoke.adapters._host.finish_reasons import STOPS, Around, listened, overheard, worst
-from pokayoke.adapters._host.run import Asked, Hosted, stand_in
-from pokayoke.adapters._host.visibility import hides, wanted
-from pokayoke.adapters.autogen._run import SINK, Conversation
+from pokayoke.adapters._host.finish_reasons import (
+    CAPTURED_REASONS,
+    Proxy,
+    capture_finish_reasons,
+    captured_stream,
+    cut_or_last,
+)
+from pokayoke.adapters._host.run import AdapterRun, ReplyCall, encode_unreadable_call
+from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
+from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.reading import is_cut
@@ -36,10 +42,10 @@ except ImportError as error:
 __all__ = ["GuardedClient"]
 
 
-class _Turn(NamedTuple):
+class _ModelRequest(NamedTuple):
     """One request, as it is sent."""
 
-    hosted: Hosted
+    hosted: AdapterRun
     messages: list[Any]
     tools: Sequence[Any]
     choice: Any
@@ -47,7 +53,7 @@ class _Turn(NamedTuple):
     typed: bool
 
 
-class GuardedClient(Around, ChatCompletionClient):
+class GuardedClient(Proxy, ChatCompletionClient):
     """A model client whose requests and replies go through the guard; for one agent.
 
     Args:
@@ -55,12 +61,12 @@ class GuardedClient(Around, ChatCompletionClient):
         conversation: the agent's conversation.
     """
 
-    def __init__(self, inner: Any, conversation: Conversation) -> None:
+    def __init__(self, inner: Any, conversation: AgentRun) -> None:
         """Listen below the client, where that is possible."""
         super().__init__(inner)
         self._conversation = conversation
         if hasattr(inner, "_client"):
-            inner._client = listened(inner._client)  # noqa: SLF001 - the only place where it holds the provider's own
+            inner._client = capture_finish_reasons(inner._client)  # noqa: SLF001 - the only place where it holds the provider's own
 
     async def create(
         self,
@@ -72,17 +78,17 @@ class GuardedClient(Around, ChatCompletionClient):
         **more: Any,
     ) -> Any:
         """Ask the model once. Errors of the client go through."""
-        _unless_cancelled(more.get("cancellation_token"))
-        turn = self._turn(messages, tools, tool_choice, json_output)
+        _raise_if_cancelled(more.get("cancellation_token"))
+        turn = self._build_request(messages, tools, tool_choice, json_output)
         stops: list[Any] = []
-        token = STOPS.set(stops)
+        token = CAPTURED_REASONS.set(stops)
         try:
             reply = await self._inner.create(
                 turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
             )
         finally:
-            STOPS.reset(token)
-        return self._judged(turn, reply, stops)
+            CAPTURED_REASONS.reset(token)
+        return self._take_reply(turn, reply, stops)
 
     async def create_stream(
         self,
@@ -94,23 +100,23 @@ class GuardedClient(Around, ChatCompletionClient):
         **more: Any,
     ) -> AsyncGenerator[Any]:
         """Ask the model once and pass its text on; the last item is the reply as the guard lets it stand."""
-        _unless_cancelled(more.get("cancellation_token"))
-        turn = self._turn(messages, tools, tool_choice, json_output)
+        _raise_if_cancelled(more.get("cancellation_token"))
+        turn = self._build_request(messages, tools, tool_choice, json_output)
         stops: list[Any] = []
         told = ""
         asked = self._inner.create_stream(
             turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
         )
-        async with aclosing(overheard(asked, stops)) as items:
+        async with aclosing(captured_stream(asked, stops)) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
-                    reply = self._judged(turn, item, stops)
-                    rest = _rest(reply.content, told)
+                    reply = self._take_reply(turn, item, stops)
+                    rest = _remaining_text(reply.content, told)
                     if rest:
                         yield rest
                     yield reply
                 # Of a reply that may be replaced, nothing is shown before it is known.
-                elif not turn.hosted.final:
+                elif not turn.hosted.is_final:
                     told += item
                     yield item
 
@@ -154,46 +160,48 @@ class GuardedClient(Around, ChatCompletionClient):
 
     # -- a turn --------------------------------------------------------------------------------------
 
-    def _turn(self, messages: Sequence[Any], tools: Sequence[Any], choice: Any, typed: Any) -> _Turn:
+    def _build_request(self, messages: Sequence[Any], tools: Sequence[Any], choice: Any, typed: Any) -> _ModelRequest:
         """Make the request what it has to be."""
         conversation = self._conversation
         conversation.sinks = False
         # Ids of calls that are in the history already, from before a restart, must not be given again.
-        hosted = conversation.opened(_ids(messages))
-        for text in _said(messages):
+        hosted = conversation.open_run(_known_ids(messages))
+        for text in _user_texts(messages):
             hosted.run.user(text)
-        request = hosted.before()
-        shown = [_as_written(message) for message in messages]
+        request = hosted.begin_request()
+        shown = [_with_original_names(message) for message in messages]
         if request.instruction:
             # Behind the first system messages: many models take no others.
             at = next((at for at, one in enumerate(shown) if not isinstance(one, SystemMessage)), len(shown))
             shown.insert(at, SystemMessage(content=request.instruction))
-        shown_tools = [tool for tool in tools if _name(tool) != SINK]  # AutoGen has it, and no model is to call it
-        handoffs = frozenset(map(_name, shown_tools)).difference(conversation.tools)
-        offered = [] if request.final else [tool for tool in shown_tools if not hides(hosted.run, _name(tool))]
+        shown_tools = [
+            tool for tool in tools if _tool_name(tool) != UNKNOWN_TOOL_NAME
+        ]  # AutoGen has it, and no model is to call it
+        handoffs = frozenset(map(_tool_name, shown_tools)).difference(conversation.tools)
+        offered = [] if request.final else [tool for tool in shown_tools if not is_hidden(hosted.run, _tool_name(tool))]
         if choice != "none":
-            choice = (offered and wanted(hosted.run, choice)) or "auto"
-        return _Turn(hosted, shown, offered, choice, handoffs, isinstance(typed, type))
+            choice = (offered and allowed_tool_choice(hosted.run, choice)) or "auto"
+        return _ModelRequest(hosted, shown, offered, choice, handoffs, isinstance(typed, type))
 
-    def _judged(self, turn: _Turn, reply: Any, stops: list[Any]) -> Any:
+    def _take_reply(self, turn: _ModelRequest, reply: Any, stops: list[Any]) -> Any:
         """The reply as the guard lets it stand."""
-        hosted, stop = turn.hosted, worst([*stops, reply.finish_reason])
+        hosted, stop = turn.hosted, cut_or_last([*stops, reply.finish_reason])
         if total := reply.usage.prompt_tokens + reply.usage.completion_tokens:
             hosted.run.usage(total)
         if isinstance(reply.content, str):
-            word = reply.content if turn.typed and reply.content else hosted.last_word(reply.content)
+            word = reply.content if turn.typed and reply.content else hosted.final_text(reply.content)
             return reply if word == reply.content else reply.model_copy(update={"content": word})
-        asked = [Asked(call.id, call.name, call.arguments or "") for call in reply.content]
-        heard = hosted.heard(asked, stop)
-        if hosted.final or turn.choice == "none":
-            word = hosted.last_word(reply.thought)
+        asked = [ReplyCall(call.id, call.name, call.arguments or "") for call in reply.content]
+        heard = hosted.take_reply(asked, stop)
+        if hosted.is_final or turn.choice == "none":
+            word = hosted.final_text(reply.thought)
             return reply.model_copy(update={"content": word, "thought": None, "finish_reason": "stop"})
-        self._conversation.heard(heard)
-        content = [self._standing(call, turn) for call in heard]
-        self._conversation.sinks = any(call.name == SINK for call in content)
+        self._conversation.keep_calls(heard)
+        content = [self._framework_call(call, turn) for call in heard]
+        self._conversation.sinks = any(call.name == UNKNOWN_TOOL_NAME for call in content)
         return reply.model_copy(update={"content": content})
 
-    def _standing(self, call: ToolCall, turn: _Turn) -> Any:
+    def _framework_call(self, call: ToolCall, turn: _ModelRequest) -> Any:
         """The call for AutoGen: one that it can parse, of a tool that it has."""
         text, cut = str(call.arguments), is_cut(call.stop_reason)
         if call.name in turn.handoffs and not cut:
@@ -203,25 +211,25 @@ class GuardedClient(Around, ChatCompletionClient):
             return FunctionCall(id=call.id, name=call.name, arguments=text)
         name, owned = call.name, call.name in known
         if not owned:
-            plan = turn.hosted.run.snapshot.find(name)
-            spelled = SINK if isinstance(plan, Finding) else plan.contract.name
-            name = spelled if spelled in known else SINK
-        return FunctionCall(id=call.id, name=name, arguments=json.dumps(stand_in(call, name=not owned)))
+            plan = turn.hosted.run.snapshot.find_plan(name)
+            spelled = UNKNOWN_TOOL_NAME if isinstance(plan, Finding) else plan.contract.name
+            name = spelled if spelled in known else UNKNOWN_TOOL_NAME
+        return FunctionCall(id=call.id, name=name, arguments=json.dumps(encode_unreadable_call(call, name=not owned)))
 
 
-def _unless_cancelled(token: Any) -> None:
+def _raise_if_cancelled(token: Any) -> None:
     """Raise what the run was cancelled with, here where AutoGen expects it; not every client looks at the token."""
     if token is not None and token.is_cancelled():
         raise asyncio.CancelledError
 
 
-def _ids(messages: Iterable[Any]) -> Iterable[str]:
+def _known_ids(messages: Iterable[Any]) -> Iterable[str]:
     for message in messages:
         if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
             yield from (call.id for call in message.content)
 
 
-def _said(messages: Sequence[Any]) -> list[str]:
+def _user_texts(messages: Sequence[Any]) -> list[str]:
     """What was said to the agent since its last word: it begins a turn."""
     texts: list[str] = []
     for message in reversed(messages):
@@ -233,22 +241,22 @@ def _said(messages: Sequence[Any]) -> list[str]:
     return texts[::-1]
 
 
-def _name(tool: Any) -> str:
+def _tool_name(tool: Any) -> str:
     return str(tool["name"] if isinstance(tool, dict) else tool.name)
 
 
-def _as_written(message: Any) -> Any:
+def _with_original_names(message: Any) -> Any:
     """The message with the names that the model wrote, where calls had to be led to the tool that answers them."""
     if type(message) is not AssistantMessage or isinstance(message.content, str):
         return message
-    if all(call.name != SINK for call in message.content):
+    if all(call.name != UNKNOWN_TOOL_NAME for call in message.content):
         return message
-    return message.model_copy(update={"content": [_restored(call) for call in message.content]})
+    return message.model_copy(update={"content": [_restore_call(call) for call in message.content]})
 
 
-def _restored(call: Any) -> Any:
+def _restore_call(call: Any) -> Any:
     try:
-        kept = json.loads(call.arguments)[SINK]
+        kept = json.loads(call.arguments)[UNKNOWN_TOOL_NAME]
     except (ValueError, KeyError, TypeError):
         return call
     name = history_name(kept.get("name") or "")
@@ -264,6 +272,6 @@ def _is_object(text: Any) -> bool:
         return False
 
 
-def _rest(content: Any, told: str) -> str:
+def _remaining_text(content: Any, told: str) -> str:
     """What of a text was not told yet."""
     return content[len(told) :] if isinstance(content, str) and content.startswith(told) else ""

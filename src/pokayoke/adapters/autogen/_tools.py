@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from pokayoke.adapters.autogen._run import SINK, Conversation
+from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
 from pokayoke.core.call import Finding, Outcome, ToolCall
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -39,7 +39,7 @@ class GuardedWorkbench(StaticStreamWorkbench):
         conversation: the agent's conversation.
     """
 
-    def __init__(self, tools: Sequence[Any], benches: Sequence[Any], conversation: Conversation) -> None:
+    def __init__(self, tools: Sequence[Any], benches: Sequence[Any], conversation: AgentRun) -> None:
         """Take the tools over."""
         super().__init__(list(tools))
         self._own = {tool.name: tool for tool in tools}
@@ -56,21 +56,23 @@ class GuardedWorkbench(StaticStreamWorkbench):
         """
         listed, conversation = list(self._schemas), self._conversation
         if self._benches:
-            listed += await self._listed()
+            listed += await self._list_bench_tools()
             conversation.tools = [schema["name"] for schema in listed]
-        if conversation.pages and (pager := conversation.guard.pager).name not in conversation.tools:
-            listed.append(_schema(pager.name, pager.description, pager.input_schema))
+        if conversation.has_pages and (pager := conversation.guard.pager).name not in conversation.tools:
+            listed.append(_tool_schema(pager.name, pager.description, pager.input_schema))
         if conversation.sinks:
-            listed.append(_schema(SINK, "Answers what cannot be run.", {"type": "object", "properties": {}}))
+            listed.append(
+                _tool_schema(UNKNOWN_TOOL_NAME, "Answers what cannot be run.", {"type": "object", "properties": {}})
+            )
         return listed
 
-    async def _listed(self) -> list[Any]:
+    async def _list_bench_tools(self) -> list[Any]:
         listed: list[Any] = []
         self._at = {}
         for bench in self._benches:
             for schema in await bench.list_tools():
                 name = schema["name"]
-                plan = self._conversation.guard.snapshot.find(name)
+                plan = self._conversation.guard.snapshot.find_plan(name)
                 if isinstance(plan, Finding) or plan.contract.name != name:
                     raise UsageError(f"{name} has no contract: give what list_tools() returns to contracts()")
                 self._at[name] = bench
@@ -86,8 +88,8 @@ class GuardedWorkbench(StaticStreamWorkbench):
     ) -> Any:
         """Take one call."""
         token = cancellation_token or CancellationToken()
-        call = self._conversation.take(call_id, name, dict(arguments or {}))
-        return _result(name, await self._taken(call, name, token, None))
+        call = self._conversation.original_call(call_id, name, dict(arguments or {}))
+        return _framework_result(name, await self._take_call(call, name, token, None))
 
     async def call_tool_stream(
         self,
@@ -101,28 +103,28 @@ class GuardedWorkbench(StaticStreamWorkbench):
             yield await self.call_tool(name, arguments, cancellation_token, call_id)
             return
         token = cancellation_token or CancellationToken()
-        call = self._conversation.take(call_id, name, dict(arguments or {}))
+        call = self._conversation.original_call(call_id, name, dict(arguments or {}))
         events: asyncio.Queue[Any] = asyncio.Queue()
-        task = asyncio.ensure_future(self._taken(call, name, token, events))
+        task = asyncio.ensure_future(self._take_call(call, name, token, events))
         task.add_done_callback(lambda _: events.put_nowait(_END))
         try:
             while (event := await events.get()) is not _END:
                 yield event
-            yield _result(name, await task)
+            yield _framework_result(name, await task)
         finally:
             task.cancel()
 
-    async def _taken(self, call: ToolCall, name: str, token: Any, events: Any) -> Outcome:
-        hosted = self._conversation.opened()
-        plan = hosted.run.snapshot.find(call.name)
+    async def _take_call(self, call: ToolCall, name: str, token: Any, events: Any) -> Outcome:
+        hosted = self._conversation.open_run()
+        plan = hosted.run.snapshot.find_plan(call.name)
         running: Any = None  # what the guard answers itself
         if name in self._conversation.tools:
-            running = _Running(self._own.get(name), self._at.get(name), (name, call.id), token, events)
+            running = _ToolInvocation(self._own.get(name), self._at.get(name), (name, call.id), token, events)
         elif not isinstance(plan, Finding) and plan.contract is not self._conversation.guard.pager:
-            running = _missing(plan.contract.name)
+            running = _missing_tool(plan.contract.name)
         # A cancelled token ends the tool, and the run at its next request. AutoGen waits for ever for a call that
         # does not answer at all.
-        return self._conversation.ended(await hosted.acall(call, running))
+        return self._conversation.keep_outcome(await hosted.acall(call, running))
 
     # -- the workbenches behind it ---------------------------------------------------------------------
 
@@ -160,7 +162,7 @@ class GuardedWorkbench(StaticStreamWorkbench):
         raise UsageError("a guarded workbench cannot be dumped: build it in code")
 
 
-class _Running:
+class _ToolInvocation:
     """Runs the tool, with the arguments that the guard lets through."""
 
     def __init__(self, tool: Any, bench: Any, call: tuple[str, str], token: Any, events: Any) -> None:
@@ -169,19 +171,19 @@ class _Running:
 
     async def __call__(self, arguments: dict[str, Any]) -> Any:
         if self._tool is None:
-            return await self._at_bench(arguments)
+            return await self._run_at_bench(arguments)
         try:
             if self._events is None:
                 work = asyncio.ensure_future(self._tool.run_json(arguments, self._token, call_id=self._call_id))
                 self._token.link_future(work)
-                return _told(self._tool, await work)
-            return _told(self._tool, await self._streamed(arguments))
+                return _value_or_text(self._tool, await work)
+            return _value_or_text(self._tool, await self._run_streamed(arguments))
         except ValidationError as refusal:
-            if _fits(self._tool, arguments):
+            if _can_take_arguments(self._tool, arguments):
                 raise
-            raise NotBegun("the arguments do not fit the tool's own types", blame="model") from refusal
+            raise ToolNotStarted("the arguments do not fit the tool's own types", blame="model") from refusal
 
-    async def _streamed(self, arguments: dict[str, Any]) -> Any:
+    async def _run_streamed(self, arguments: dict[str, Any]) -> Any:
         last: Any = _END
         async for item in self._tool.run_json_stream(arguments, self._token, call_id=self._call_id):
             if last is not _END:
@@ -189,7 +191,7 @@ class _Running:
             last = item
         return None if last is _END else last
 
-    async def _at_bench(self, arguments: dict[str, Any]) -> Any:
+    async def _run_at_bench(self, arguments: dict[str, Any]) -> Any:
         result = await self._bench.call_tool(self._name, arguments, self._token, self._call_id)
         if result.is_error and isinstance(self._bench, StaticWorkbench):
             raise RuntimeError("the tool raised")  # its text is the exception's, which is not for the model
@@ -202,20 +204,20 @@ class _Running:
         return {"content": content, "isError": bool(result.is_error)}
 
 
-def _told(tool: Any, value: Any) -> Any:
+def _value_or_text(tool: Any, value: Any) -> Any:
     """The value, or its text if the tool has words of its own for it, as agents and teams that are tools have."""
     own = type(tool).return_value_as_string is not BaseTool.return_value_as_string
     return tool.return_value_as_string(value) if own else value
 
 
-def _missing(name: str) -> Any:
-    def refuse(_arguments: dict[str, Any]) -> Any:
-        raise NotBegun(f"{name} is not among the tools of the agent now", blame="model")
+def _missing_tool(name: str) -> Any:
+    def tool_missing(_arguments: dict[str, Any]) -> Any:
+        raise ToolNotStarted(f"{name} is not among the tools of the agent now", blame="model")
 
-    return refuse
+    return tool_missing
 
 
-def _fits(tool: Any, arguments: dict[str, Any]) -> bool:
+def _can_take_arguments(tool: Any, arguments: dict[str, Any]) -> bool:
     """Whether the tool's own types take the arguments, so that it was the tool itself that raised."""
     try:
         tool.args_type().model_validate(arguments)
@@ -224,9 +226,9 @@ def _fits(tool: Any, arguments: dict[str, Any]) -> bool:
     return True
 
 
-def _schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "description": description, "parameters": dict(parameters), "strict": False}
 
 
-def _result(name: str, outcome: Outcome) -> Any:
+def _framework_result(name: str, outcome: Outcome) -> Any:
     return ToolResult(name=name, result=[TextResultContent(content=outcome.text)], is_error=not outcome.ok)

@@ -31,13 +31,13 @@ except ImportError as error:
 from msgspec import structs
 
 from pokayoke.adapters._host import run as host
-from pokayoke.adapters._host.bounded_cache import Known
-from pokayoke.adapters.crewai._model import Heard, Record, Turn, asked_of, in_text
-from pokayoke.adapters.crewai._tools import NOBODY, GuardedTool, bare, contracts, name_of
+from pokayoke.adapters._host.bounded_cache import BoundedCache
+from pokayoke.adapters.crewai._model import AgentRun, ModelRequest, PendingCall, has_text_calls, reply_call
+from pokayoke.adapters.crewai._tools import UNKNOWN_TOOL_NAME, GuardedTool, contracts, crewai_name, is_unguarded
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.ident import kept_id
+from pokayoke.core.ident import as_storable_id
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.json.canonical import digest
+from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["calls", "contracts", "guarded", "message"]
 
 Who = Callable[[Any, Any], Mapping[str, Any]]
-_AS_IT_IS: AbstractContextManager[None] = nullcontext()
+_UNCHANGED: AbstractContextManager[None] = nullcontext()
 
 
 def guarded(
@@ -77,90 +77,92 @@ def guarded(
     """
     if not isinstance(llm, BaseLLM):
         raise UsageError(f"{type(llm).__name__} is no BaseLLM of CrewAI: hand over LLM(model=...) and not its name")
-    shared = _Shared(guard, run_id, who, unguarded)
-    made = [GuardedTool.around(tool, shared.taken, shared.tools) for tool in (*tools, None)]
-    shared.tools.update({name_of(tool.name): tool for tool in made[:-1]})
-    return _twin(llm, shared), list(made)
+    shared = _AgentRuns(guard, run_id, who, unguarded)
+    made = [GuardedTool.wrap_tool(tool, shared.take_call, shared.tools) for tool in (*tools, None)]
+    shared.tools.update({crewai_name(tool.name): tool for tool in made[:-1]})
+    return _guarded_copy(llm, shared), list(made)
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
     """Return the tool calls of what `LLM.call` returned, in order; it does not say whether the message was cut."""
-    found = map(asked_of, reply if isinstance(reply, list) else ())
+    found = map(reply_call, reply if isinstance(reply, list) else ())
     return [ToolCall(one.id or "", one.name, one.arguments) for one in found]
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
     """Return the message that answers a call."""
-    return {"role": "tool", "tool_call_id": outcome.call_id, "name": name_of(outcome.tool), "content": outcome.text}
+    return {"role": "tool", "tool_call_id": outcome.call_id, "name": crewai_name(outcome.tool), "content": outcome.text}
 
 
-class _Shared:
+class _AgentRuns:
     """What the model and the tools know of each other."""
 
     def __init__(
         self, guard: Guard, run_id: str | Callable[[], str] | None, who: Who | None, unguarded: Collection[str]
     ) -> None:
         self._run_id, self._who = run_id, who
-        self._unguarded = frozenset(map(name_of, unguarded))
-        self._runs = host.Runs(guard, through=(HookAborted, ToolExecutionFailedError))
-        self._records: Known[str, Record] = Known()
-        self._latest: Known[str, Record] = Known()
-        self.heard: Known[str, Heard] = Known()
+        self._unguarded = frozenset(map(crewai_name, unguarded))
+        self._runs = host.AdapterRuns(guard, through=(HookAborted, ToolExecutionFailedError))
+        self._records: BoundedCache[str, AgentRun] = BoundedCache()
+        self._latest: BoundedCache[str, AgentRun] = BoundedCache()
+        self.heard: BoundedCache[str, PendingCall] = BoundedCache()
         self.tools: dict[str, GuardedTool] = {}
 
-    def turn(self, messages: list[Any], tools: Any, task: Any, agent: Any) -> Turn:
+    def build_request(self, messages: list[Any], tools: Any, task: Any, agent: Any) -> ModelRequest:
         """Begin a request."""
         for tool in (*(getattr(task, "tools", None) or ()), *(getattr(agent, "tools", None) or ())):
-            if bare(tool) and name_of(tool.name) not in self._unguarded:
+            if is_unguarded(tool) and crewai_name(tool.name) not in self._unguarded:
                 raise UsageError(
                     f"the tool {tool.name!r} would run unguarded: hand it to guarded(...) and use what that returns, "
                     f"or name it in guarded(unguarded=...)"
                 )
-        return Turn(self.record(task, agent), messages, tools or None, self.heard, self._ends)
+        return ModelRequest(self.run_for_task(task, agent), messages, tools or None, self.heard, self._is_final_call)
 
-    def _ends(self, call: ToolCall) -> bool:
-        tool = self.tools.get(name_of(call.name))
+    def _is_final_call(self, call: ToolCall) -> bool:
+        tool = self.tools.get(crewai_name(call.name))
         return tool is not None and bool(tool.result_as_answer)
 
-    def record(self, task: Any, agent: Any) -> Record:
+    def run_for_task(self, task: Any, agent: Any) -> AgentRun:
         """Return what is known of the run that a request belongs to: one task, however often it is attempted."""
         who = dict(self._who(task, agent)) if self._who is not None else {}
         named = self._run_id() if callable(self._run_id) else self._run_id
         own = str(task.id) if task is not None else ""
         if named is None:
             # Without a kickoff there is nothing that two requests have in common.
-            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{_within(task, agent, own)}", False
+            ident, durable = f"{get_execution_uuid() or uuid.uuid4().hex}/{_kickoff_part(task, agent, own)}", False
         else:
-            ident, durable = f"{named}/{_about(task, agent)}", True
-            who.setdefault("session", kept_id(named))
-        hosted = self._runs.of(ident, durable=durable, **who)
+            ident, durable = f"{named}/{_task_key(task, agent)}", True
+            who.setdefault("session", as_storable_id(named))
+        hosted = self._runs.run_for(ident, durable=durable, **who)
         record = self._records.get(ident)
         if record is None:
-            record = Record(hosted)
+            record = AgentRun(hosted)
             self._records.put(ident, record)
         record.hosted = hosted  # on behalf of whoever asks now
         hosted.notes["asks"] = (task, agent)
         self._latest.put(own or get_execution_uuid() or "", record)
         return record
 
-    def taken(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[host.Hosted, ToolCall, bool]:
+    def take_call(
+        self, token: str | None, name: str, arguments: dict[str, Any]
+    ) -> tuple[host.AdapterRun, ToolCall, bool]:
         """Return the call behind what a tool was run with, its run, and whether hooks have seen another one."""
         heard = self.heard.pop(token) if token is not None else None
         if heard is not None:
             if arguments == heard.stand_in:
-                return heard.hosted, heard.call, name == NOBODY
+                return heard.hosted, heard.call, name == UNKNOWN_TOOL_NAME
             # A hook of the user has changed what stood there. A call that was cut stays one.
-            return heard.hosted, structs.replace(heard.call, name=name_of(name), arguments=arguments), False
+            return heard.hosted, structs.replace(heard.call, name=crewai_name(name), arguments=arguments), False
         # Run by CrewAI without a token, or by somebody else: then no run is known.
         record = self._latest.get(get_current_task_id() or get_execution_uuid() or "")
         if record is None:
-            record = self.record(None, None)
+            record = self.run_for_task(None, None)
         call, record.written = record.written, None
-        seen = call or ToolCall(uuid.uuid4().hex, name_of(name), arguments)
+        seen = call or ToolCall(uuid.uuid4().hex, crewai_name(name), arguments)
         return record.hosted, seen, call is not None  # in a text: they saw CrewAI's own reading of it
 
 
-def _within(task: Any, agent: Any, own: str) -> str:
+def _kickoff_part(task: Any, agent: Any, own: str) -> str:
     """Which part of a kickoff this is. A coworker's task is made anew by each attempt, so it is what it says."""
     crew = getattr(agent, "crew", None)
     known = getattr(crew, "tasks", None)
@@ -169,7 +171,7 @@ def _within(task: Any, agent: Any, own: str) -> str:
     return f"{getattr(crew, 'id', '')}/{agent.id}/{task.key}"
 
 
-def _about(task: Any, agent: Any) -> str:
+def _task_key(task: Any, agent: Any) -> str:
     """What a task is about, with those of its inputs that it names: ids are made anew in each process."""
     key = getattr(task, "key", None)
     if key is None:
@@ -177,86 +179,86 @@ def _about(task: Any, agent: Any) -> str:
     inputs: dict[str, Any] = getattr(getattr(agent, "crew", None), "_inputs", None) or {}
     said = f"{getattr(task, '_original_description', '')} {getattr(task, '_original_expected_output', '')}"
     used = {name: inputs[name] for name in sorted(inputs) if f"{{{name}}}" in said}
-    return f"{key}/{digest(json.dumps(used, default=str).encode())}" if used else str(key)
+    return f"{key}/{sha256_hex(json.dumps(used, default=str).encode())}" if used else str(key)
 
 
-class _Guarded:
+class _GuardedLLM:
     """Before a class of CrewAI's models: what goes to the model and what comes back passes the run."""
 
-    _pokayoke: _Shared
+    _pokayoke: _AgentRuns
     _effective_stream: Callable[[], bool | None]
     _effective_api: Callable[[], str]  # of those models that have several APIs
 
     def call(self, messages: Any, tools: Any = None, *rest: Any, **more: Any) -> Any:
         """Ask the model once."""
-        turn = self._turn(messages, tools, more)
+        turn = self._build_guarded_request(messages, tools, more)
         if turn is None:
             return super().call(messages, tools, *rest, **more)  # type: ignore[misc]  # the class this stands before
-        with _Ending() as ending, self._whole(turn):
+        with _ReplyEnd() as ending, self._force_whole_reply(turn):
             ending.streams = self._effective_stream()
             reply = super().call(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
-        return turn.took(reply, ending.stop_reason, ending.tokens)
+        return turn.take_reply(reply, ending.stop_reason, ending.tokens)
 
     async def acall(self, messages: Any, tools: Any = None, *rest: Any, **more: Any) -> Any:
         """Ask the model once."""
-        turn = self._turn(messages, tools, more)
+        turn = self._build_guarded_request(messages, tools, more)
         if turn is None:
             return await super().acall(messages, tools, *rest, **more)  # type: ignore[misc]  # as above
-        with _Ending() as ending, self._whole(turn):
+        with _ReplyEnd() as ending, self._force_whole_reply(turn):
             ending.streams = self._effective_stream()
             reply = await super().acall(turn.messages, turn.tools, *rest, **more)  # type: ignore[misc]  # as above
-        return turn.took(reply, ending.stop_reason, ending.tokens)
+        return turn.take_reply(reply, ending.stop_reason, ending.tokens)
 
     def __copy__(self) -> Any:
         """Stay guarded: CrewAI copies a crew with its models, and some of their classes make themselves anew."""
         twin = super().__copy__()  # type: ignore[misc]  # as above
-        return twin if isinstance(twin, _Guarded) else _twin(twin, self._pokayoke)
+        return twin if isinstance(twin, _GuardedLLM) else _guarded_copy(twin, self._pokayoke)
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
         """Stay guarded, by the same guard."""
         known = {} if memo is None else memo
         known[id(self._pokayoke)] = self._pokayoke
         twin = super().__deepcopy__(known)  # type: ignore[misc]  # as above
-        return twin if isinstance(twin, _Guarded) else _twin(twin, self._pokayoke)
+        return twin if isinstance(twin, _GuardedLLM) else _guarded_copy(twin, self._pokayoke)
 
     # The model's own call has the retries for its rate limit already.
     call._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - its mark for that
     acall._crewai_rate_limit_wrapped = True  # type: ignore[attr-defined]  # noqa: SLF001 - as above
 
-    def _whole(self, turn: Turn) -> AbstractContextManager[None]:
+    def _force_whole_reply(self, turn: ModelRequest) -> AbstractContextManager[None]:
         """Ask for a whole reply where CrewAI loses the calls of a stream: at the Responses API."""
         kind: Any = type(self)
         if turn.tools and _has_apis(kind) and self._effective_api() == "responses":
             whole: AbstractContextManager[None] = call_stream_override(self, False)
             return whole
-        return _AS_IT_IS
+        return _UNCHANGED
 
-    def _turn(self, messages: Any, tools: Any, more: Mapping[str, Any]) -> Turn | None:
+    def _build_guarded_request(self, messages: Any, tools: Any, more: Mapping[str, Any]) -> ModelRequest | None:
         """Return what becomes of a request; None for one that is no part of an agent's loop, such as a summary."""
         task, agent = more.get("from_task"), more.get("from_agent")
         if not isinstance(messages, list) or more.get("available_functions"):
             return None
-        if not tools and (agent is None or not in_text(messages)):
+        if not tools and (agent is None or not has_text_calls(messages)):
             return None
-        return self._pokayoke.turn(messages, tools, task, agent)
+        return self._pokayoke.build_request(messages, tools, task, agent)
 
     def _emit_call_completed_event(self, *args: Any, **more: Any) -> None:
         """Take why the message ended, which `call` does not return, from what the model's class tells others."""
-        if (ending := _ending.get()) is not None:
+        if (ending := _reply_end_var.get()) is not None:
             told = more.get("finish_reason", ...)
             # Who hands on what a stream says of its end has heard nothing of one that broke off.
-            ending.take("incomplete" if told is None and ending.streams else told, more.get("usage"))
+            ending.take_event("incomplete" if told is None and ending.streams else told, more.get("usage"))
         super()._emit_call_completed_event(*args, **more)  # type: ignore[misc]  # as above
 
     def _extract_finish_reason_and_response_id(self, reply: Any) -> tuple[Any, Any]:
         """Take it where the class of the LiteLLM route reads it: of a reply with calls it sends no event."""
         found: tuple[Any, Any] = super()._extract_finish_reason_and_response_id(reply)  # type: ignore[misc]  # as above
-        if (ending := _ending.get()) is not None:
-            ending.take(found[0], None)
+        if (ending := _reply_end_var.get()) is not None:
+            ending.take_event(found[0], None)
         return found
 
 
-class _Ending:
+class _ReplyEnd:
     """How a reply ended and what it cost, as far as its class tells."""
 
     def __init__(self) -> None:
@@ -264,7 +266,7 @@ class _Ending:
         self.tokens: int | None = None
         self.streams: bool | None = False
 
-    def take(self, stop_reason: Any, usage: Any) -> None:
+    def take_event(self, stop_reason: Any, usage: Any) -> None:
         # A cut once said stays said.
         if stop_reason not in (None, ...) and not is_cut(self.stop_reason):
             self.stop_reason = stop_reason
@@ -272,21 +274,21 @@ class _Ending:
             self.tokens = total
 
     def __enter__(self) -> Self:
-        self._token = _ending.set(self)
+        self._token = _reply_end_var.set(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _ending.reset(self._token)
+        _reply_end_var.reset(self._token)
 
 
-_ending: ContextVar[_Ending | None] = ContextVar("pokayoke_crewai_ending", default=None)
+_reply_end_var: ContextVar[_ReplyEnd | None] = ContextVar("pokayoke_crewai_ending", default=None)
 
 
-def _twin(llm: Any, shared: _Shared) -> Any:
+def _guarded_copy(llm: Any, shared: _AgentRuns) -> Any:
     """Return a copy of a model whose calls are guarded; client, settings and counters are those of the model."""
     twin = copy.copy(llm)
     kind: Any = type(llm)
-    object.__setattr__(twin, "__class__", _class_before(kind))
+    object.__setattr__(twin, "__class__", _guarded_class(kind))
     object.__setattr__(twin, "_pokayoke", shared)
     return twin
 
@@ -298,5 +300,5 @@ def _has_apis(kind: Any) -> bool:
 
 
 @functools.cache
-def _class_before(kind: Any) -> Any:
-    return type(kind)(f"Guarded{kind.__name__}", (_Guarded, kind), {"__module__": __name__})
+def _guarded_class(kind: Any) -> Any:
+    return type(kind)(f"Guarded{kind.__name__}", (_GuardedLLM, kind), {"__module__": __name__})

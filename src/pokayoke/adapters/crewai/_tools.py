@@ -15,20 +15,20 @@ from msgspec import structs
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from pokayoke.adapters._host import run as host
-from pokayoke.adapters._host.effective_call import as_it_runs
+from pokayoke.adapters._host.effective_call import effective_call
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ToolError
 
 TOKEN = "pokayoke_call"  # noqa: S105 - a name of an argument, no secret
 """The argument that tells which call it is."""
-NOBODY = "pokayoke_no_such_tool"
+UNKNOWN_TOOL_NAME = "pokayoke_no_such_tool"
 """Name of the tool that answers calls of tools that do not exist."""
 
-Taken = Callable[[str | None, str, dict[str, Any]], tuple[host.Hosted, ToolCall, bool]]
+TakeCall = Callable[[str | None, str, dict[str, Any]], tuple[host.AdapterRun, ToolCall, bool]]
 
 
-_VALIDATES = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
+_VALIDATION_CODE = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
 
 
 class ToolNotStartedError(Exception):
@@ -54,11 +54,16 @@ def contracts(
         UsageError: a tool is named that does not exist.
         ContractError: a field contradicts another or its schema.
     """
-    found = [host.Described(name_of(one.name), one.description, one.args_schema.model_json_schema()) for one in tools]
-    return host.contracts(found, reads=reads, destructive=destructive, fields=fields, through=(ToolNotStartedError,))
+    found = [
+        host.ToolDescription(crewai_name(one.name), one.description, one.args_schema.model_json_schema())
+        for one in tools
+    ]
+    return host.build_contracts(
+        found, reads=reads, destructive=destructive, fields=fields, through=(ToolNotStartedError,)
+    )
 
 
-def name_of(name: str) -> str:
+def crewai_name(name: str) -> str:
     """Return the name by which CrewAI knows a tool."""
     return str(sanitize_tool_name(name)) if name else ""
 
@@ -77,7 +82,7 @@ class GuardedTool(BaseTool):
     _all: Any = PrivateAttr(default=None)
 
     @classmethod
-    def around(cls, tool: Any, taken: Taken, every: Mapping[str, GuardedTool]) -> GuardedTool:
+    def wrap_tool(cls, tool: Any, taken: TakeCall, every: Mapping[str, GuardedTool]) -> GuardedTool:
         """Return the guarded tool.
 
         Args:
@@ -88,7 +93,7 @@ class GuardedTool(BaseTool):
             every: all guarded tools, by the names of their contracts.
         """
         if tool is None:
-            made = cls(name=NOBODY, description="Do not use this.", args_schema=_Token)
+            made = cls(name=UNKNOWN_TOOL_NAME, description="Do not use this.", args_schema=_Token)
         else:
             # How often it may run, the tool itself counts; and what it answered before, the ledger knows.
             made = cls(
@@ -97,7 +102,7 @@ class GuardedTool(BaseTool):
                 args_schema=tool.args_schema,
                 result_as_answer=tool.result_as_answer,
                 tool_failure_policy=tool.tool_failure_policy,
-                cache_function=_never,
+                cache_function=_never_cache,
             )
         made._inner, made._taken, made._all = tool, taken, every
         return made
@@ -111,15 +116,17 @@ class GuardedTool(BaseTool):
         # Pydantic finds a private attribute only after it has looked everywhere else.
         own = self.__pydantic_private__ or {}
         hosted, call, unseen = own["_taken"](given.pop(TOKEN, None), self.name, given)
-        judged = self._judged(hosted, call) if unseen else call
+        judged = self._apply_hooks(hosted, call) if unseen else call
         if judged is None:
-            return f"Tool execution blocked by hook. Tool: {name_of(call.name)}"  # in CrewAI's own words
-        outcome = hosted.call(judged, self._started if own["_inner"] is not None else self._invoke(hosted, judged))
+            return f"Tool execution blocked by hook. Tool: {crewai_name(call.name)}"  # in CrewAI's own words
+        outcome = hosted.call(
+            judged, self._run_inner_tool if own["_inner"] is not None else self._choose_invoke(hosted, judged)
+        )
         if outcome.ok and self.result_as_answer:  # no model reads it
-            return host.plain(outcome)
+            return host.value_as_text(outcome)
         if outcome.ok or outcome.status == "degraded":
             return outcome.text
-        return ToolFailure(message=outcome.text, reason=_reason(outcome))
+        return ToolFailure(message=outcome.text, reason=_failure_reason(outcome))
 
     def _run(self, *args: Any, **given: Any) -> Any:
         """Do the same where CrewAI has parsed the call out of a text."""
@@ -130,24 +137,24 @@ class GuardedTool(BaseTool):
         """Return what the agent reads: what the guard said."""
         return raw_result.message if isinstance(raw_result, ToolFailure) else str(raw_result)
 
-    def _invoke(self, hosted: host.Hosted, call: ToolCall) -> Any:
+    def _choose_invoke(self, hosted: host.AdapterRun, call: ToolCall) -> Any:
         """Return how a call runs that has no tool before it: by the one it means, or by the guard's own handler."""
-        plan = hosted.run.snapshot.find(call.name)
+        plan = hosted.run.snapshot.find_plan(call.name)
         if isinstance(plan, Finding):
-            return _missing
+            return _tool_missing
         if (meant := self._all.get(plan.contract.name)) is not None:
             return meant._started  # noqa: SLF001 - its own class
         own = plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
-        return None if own else _missing
+        return None if own else _tool_missing
 
-    def _judged(self, hosted: host.Hosted, call: ToolCall) -> ToolCall | None:
+    def _apply_hooks(self, hosted: host.AdapterRun, call: ToolCall) -> ToolCall | None:
         """Return a call as the user's hooks leave it, or None if one stops it: CrewAI has shown them another tool."""
-        plan = hosted.run.snapshot.find(call.name)
+        plan = hosted.run.snapshot.find_plan(call.name)
         tool = None if isinstance(plan, Finding) else self._all.get(plan.contract.name)
         if tool is None:
             return call
-        name, shown = name_of(tool.name), host.stand_in(call)
-        name, shown = as_it_runs(hosted.run, call, shown) or (name, shown)
+        name, shown = crewai_name(tool.name), host.encode_unreadable_call(call)
+        name, shown = effective_call(hosted.run, call, shown) or (name, shown)
         task, agent = hosted.notes.get("asks", (None, None))
         given = copy.deepcopy(shown)
         who: tuple[Any, Any, Any] = (agent, task, getattr(agent, "crew", None))
@@ -156,12 +163,12 @@ class GuardedTool(BaseTool):
             return None
         return call if given == shown else structs.replace(call, arguments=given)
 
-    def _started(self, arguments: dict[str, Any]) -> Any:
+    def _run_inner_tool(self, arguments: dict[str, Any]) -> Any:
         tool = (self.__pydantic_private__ or {})["_inner"]
         try:
             result = tool.run(**arguments)
         except ValueError as error:
-            if isinstance(error.__cause__, ValidationError) and _turned_away(error):
+            if isinstance(error.__cause__, ValidationError) and _is_rejection(error):
                 raise ToolNotStartedError(f"{tool.name} does not take these arguments") from error
             raise
         if isinstance(result, ToolFailure):
@@ -174,7 +181,7 @@ class GuardedTool(BaseTool):
         return result
 
 
-def bare(tool: Any) -> bool:
+def is_unguarded(tool: Any) -> bool:
     """Return whether a tool is neither guarded nor one by which CrewAI itself works, such as those for delegation."""
     if isinstance(tool, GuardedTool):
         return False
@@ -182,22 +189,22 @@ def bare(tool: Any) -> bool:
     return str(made.__module__).partition(".")[0] != "crewai"
 
 
-def _turned_away(error: Exception) -> bool:
+def _is_rejection(error: Exception) -> bool:
     """True if an exception came out of CrewAI's own look at the arguments: its traceback proves it."""
     frames = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
-    return frames[-1:] == [_VALIDATES]
+    return frames[-1:] == [_VALIDATION_CODE]
 
 
-def _missing(_: dict[str, Any]) -> Any:
+def _tool_missing(_: dict[str, Any]) -> Any:
     raise ToolNotStartedError("the agent does not have this tool")
 
 
-def _never(_arguments: Any = None, _result: Any = None) -> bool:
+def _never_cache(_arguments: Any = None, _result: Any = None) -> bool:
     """Keep nothing in CrewAI's own cache of results."""
     return False
 
 
-def _reason(outcome: Outcome) -> ToolFailureReason:
+def _failure_reason(outcome: Outcome) -> ToolFailureReason:
     if any(one.code == "unknown_tool" for one in outcome.findings):
         return ToolFailureReason.UNKNOWN_TOOL
     return (

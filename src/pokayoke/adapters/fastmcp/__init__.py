@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from pokayoke.adapters._host.run import Described, Hosted, Runs
-from pokayoke.adapters._host.run import contracts as hosted_contracts
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, ToolDescription
+from pokayoke.adapters._host.run import build_contracts as hosted_contracts
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.steps import NotBegun
-from pokayoke.core.gate.rules import principal_of
+from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.core.gate.rules import as_principal
 from pokayoke.core.json.strict import dump_compact
 from pokayoke.errors import MissingExtraError, ToolError, UsageError
 
@@ -53,11 +53,11 @@ _LARGEST = 20_000
 _REPR = re.compile(r"<[\w.<> ]+ (?:object )?at 0x[0-9a-f]+>")
 _IN_JSON = re.compile(rf'"{_REPR.pattern}"')
 
-_aside: ContextVar[dict[str, Any] | None] = ContextVar("pokayoke_mcp_aside", default=None)
+_original_arguments_var: ContextVar[dict[str, Any] | None] = ContextVar("pokayoke_mcp_aside", default=None)
 RunId = str | Callable[[Any], str | None]
 
 
-class _Passed(Exception):  # noqa: N818 - no error: the client is asked something, and will call again
+class _DirectAnswer(Exception):  # noqa: N818 - no error: the client is asked something, and will call again
     """The tool asks the client for something before it does anything, or an extension took the call over.
 
     Args:
@@ -74,7 +74,7 @@ class GuardMiddleware(Middleware):
     """Guards every tool call of a server. `guard_server` installs it.
 
     Args:
-        guard: its contracts are those of `contracts`.
+        guard: its contracts are those of `build_contracts`.
         run_id: which calls belong together, as a durable name: a text, or a function of the middleware's context.
         unguarded: names of tools that FastMCP may run without a contract. Others without one are neither listed
             nor run.
@@ -86,18 +86,18 @@ class GuardMiddleware(Middleware):
     ) -> None:
         """Begin without runs."""
         self.guard, self._run_id, self._unguarded = guard, run_id, frozenset(unguarded)
-        self._runs = Runs(guard, through=(_Passed,))
+        self._runs = AdapterRuns(guard, through=(_DirectAnswer,))
         self._process = f"process/{uuid.uuid4()}"
         self._paging, self._wrapped = paging, dict[str, bool]()
 
     async def on_list_tools(self, context: Any, call_next: Any) -> Any:
         """List what has a contract and is not denied to the client, and the guard's own tool."""
-        listed, who = await call_next(context), principal_of(_principal())
+        listed, who = await call_next(context), as_principal(_current_principal())
         snapshot, pager = self.guard.snapshot, self.guard.pager
-        kept = [one for one in listed if one.name in self._unguarded or snapshot.offers(one.name, who)]
-        pages = self._paging and self.guard.view.paged.offers(pager.name, who)
+        kept = [one for one in listed if one.name in self._unguarded or snapshot.is_offered(one.name, who)]
+        pages = self._paging and self.guard.view.paged.is_offered(pager.name, who)
         if pages and all(one.name != pager.name for one in kept):
-            kept.append(_pager(pager))
+            kept.append(_paging_tool(pager))
         return kept
 
     async def on_call_tool(self, context: Any, call_next: Any) -> Any:
@@ -108,61 +108,61 @@ class GuardMiddleware(Middleware):
         hosted = self._run_of(context)
         # No user speaks here, so nothing else would ever end a streak of failures.
         hosted.run.rounds.clear()
-        call = ToolCall(_ident(context.fastmcp_context), asked.name, _given(asked.arguments))
+        call = ToolCall(_request_id(context.fastmcp_context), asked.name, _call_arguments(asked.arguments))
         returned: list[Any] = []
 
-        async def invoke(arguments: dict[str, Any]) -> Any:
-            message = asked.model_copy(update={"name": self._name(hosted, call), "arguments": arguments})
-            result = await _run(call_next, context.copy(message=message))
+        async def run_tool(arguments: dict[str, Any]) -> Any:
+            message = asked.model_copy(update={"name": self._contract_name(hosted, call), "arguments": arguments})
+            result = await _run_tool(call_next, context.copy(message=message))
             if result is _UNSERIALISABLE:
                 return result
             returned[:] = [result]
-            return _value(result)
+            return _tool_value(result)
 
-        own = self._name(hosted, call) == self.guard.pager.name
+        own = self._contract_name(hosted, call) == self.guard.pager.name
         try:
-            outcome = await hosted.acall(call, None if own else invoke)
-        except _Passed as passed:
+            outcome = await hosted.acall(call, None if own else run_tool)
+        except _DirectAnswer as passed:
             if passed.problem is not None:
                 raise passed.problem from None
             return passed.result
-        return await self._answer(outcome, context, returned[0] if returned else None)
+        return await self._framework_result(outcome, context, returned[0] if returned else None)
 
     # -- parts ---------------------------------------------------------------------------------------
 
-    def _name(self, hosted: Hosted, call: ToolCall) -> str:
-        plan = hosted.run.snapshot.find(call.name)
+    def _contract_name(self, hosted: AdapterRun, call: ToolCall) -> str:
+        plan = hosted.run.snapshot.find_plan(call.name)
         return call.name if isinstance(plan, Finding) else plan.contract.name
 
-    def _run_of(self, context: Any) -> Hosted:
+    def _run_of(self, context: Any) -> AdapterRun:
         """The run of a call: by the client's key, as the host says, by session, or of this process."""
         within = context.fastmcp_context
-        who = _principal()
+        who = _current_principal()
         request = within.request_context
         meta = (request.meta if request is not None else None) or {}
         key = meta.get(KEY_FIELD)
         if isinstance(key, str) and key:
             # A caller's id may hold a slash, and a key whatever the client likes.
-            return self._runs.of(f"key/{quote((who or {}).get('id', ''), safe='')}/{key}", principal=who)
+            return self._runs.run_for(f"key/{quote((who or {}).get('id', ''), safe='')}/{key}", principal=who)
         named = self._run_id(context) if callable(self._run_id) else self._run_id
         if named is not None:
-            return self._runs.of(named, principal=who)
+            return self._runs.run_for(named, principal=who)
         session = getattr(getattr(request and request.session, "_connection", None), "session_id", None)
         if session is not None:
-            return self._runs.of(f"session/{session}", principal=who)
+            return self._runs.run_for(f"session/{session}", principal=who)
         if within.transport in (None, "stdio"):
-            return self._runs.of(self._process, durable=False, principal=who)
+            return self._runs.run_for(self._process, durable=False, principal=who)
         # Over HTTP without a session, nobody can tell a retry from a second wish.
-        return Hosted(self.guard.run(principal=who), through=(_Passed,))
+        return AdapterRun(self.guard.run(principal=who), through=(_DirectAnswer,))
 
-    async def _answer(self, outcome: Outcome, context: Any, result: Any) -> Any:
+    async def _framework_result(self, outcome: Outcome, context: Any, result: Any) -> Any:
         """What the client gets: the text for a model, and the value for a program."""
         content = [TextContent(type="text", text=outcome.text), *outcome.content]
-        if _failed(outcome) or (outcome.status == "replayed" and self._lost(outcome)):
+        if _has_failed(outcome) or (outcome.status == "replayed" and self._has_lost_value(outcome)):
             return ToolResult(content=content, is_error=True)
         if result is not None and result.structured_content is not None:  # what stands beside it was not read
             content += [block for block in result.content if not isinstance(block, TextContent)]
-        wrapped = await self._wraps(outcome.tool, context, result)
+        wrapped = await self._is_wrapped(outcome.tool, context, result)
         value = outcome.value
         structured: Any = {"result": value} if wrapped else value if isinstance(value, dict) else None
         if structured is not None and len(dump_compact(structured)) > self.guard.snapshot.policy.context.offload_chars:
@@ -175,13 +175,13 @@ class GuardMiddleware(Middleware):
             meta["fastmcp"] = {"wrap_result": True}
         return ToolResult(content=content, structured_content=structured, meta=meta or None)
 
-    def _lost(self, outcome: Outcome) -> bool:
+    def _has_lost_value(self, outcome: Outcome) -> bool:
         """Whether a program expects a value that a repeated call does not have any more."""
-        plan = self.guard.snapshot.find(outcome.tool)
+        plan = self.guard.snapshot.find_plan(outcome.tool)
         promised = None if isinstance(plan, Finding) else plan.contract.output
         return outcome.value is None and promised is not None and not promised.accepts(None)
 
-    async def _wraps(self, name: str, context: Any, result: Any) -> bool:
+    async def _is_wrapped(self, name: str, context: Any, result: Any) -> bool:
         """Whether FastMCP puts this tool's values into an object, since MCP knows no others."""
         if result is not None:
             self._wrapped[name] = bool(((result.meta or {}).get("fastmcp") or {}).get("wrap_result"))
@@ -206,8 +206,8 @@ def guard_server(server: Any, guard: Guard, **options: Any) -> GuardMiddleware:
     known = guard.snapshot
     if lacking := sorted(
         one.name
-        for one in _listed(server)
-        if isinstance(known.find(one.name), Finding) and one.name not in options.get("unguarded", ())
+        for one in _list_tools(server)
+        if isinstance(known.find_plan(one.name), Finding) and one.name not in options.get("unguarded", ())
     ):
         raise UsageError(f"no contract for {', '.join(lacking)}: call contracts(server) after all tools are there")
     server.add_middleware(middleware)
@@ -221,24 +221,24 @@ async def _put_aside(context: Any, call_next: Any) -> Any:
     if context.method != "tools/call" or given is None or isinstance(given, dict):
         return await call_next(context)
     key = uuid.uuid4().hex
-    token = _aside.set({key: given})
+    token = _original_arguments_var.set({key: given})
     try:
         return await call_next(replace(context, params={**context.params, "arguments": {_ASIDE: key}}))
     finally:
-        _aside.reset(token)
+        _original_arguments_var.reset(token)
 
 
-def _given(arguments: dict[str, Any] | None) -> Any:
+def _call_arguments(arguments: dict[str, Any] | None) -> Any:
     """The arguments as the client sent them; what was no object and no text, as its JSON text."""
     found = arguments or {}
-    kept = _aside.get()
+    kept = _original_arguments_var.get()
     if kept is None or (key := found.get(_ASIDE)) not in kept:
         return found
     given = kept[key]
     return given if isinstance(given, str) else dump_compact(given).decode()
 
 
-def _principal() -> dict[str, Any] | None:
+def _current_principal() -> dict[str, Any] | None:
     """Who calls, if the server authenticates its clients; the scopes of the token are its roles."""
     token = get_access_token()
     if token is None:
@@ -249,24 +249,24 @@ def _principal() -> dict[str, Any] | None:
     return {"id": ident, "roles": tuple(token.scopes or ())}
 
 
-def _ident(within: Any) -> str:
+def _request_id(within: Any) -> str:
     """The id of a request, by which a trace and a client's log are held together."""
     return within.request_id if within.request_context is not None else f"call-{uuid.uuid4().hex[:12]}"
 
 
-async def _run(call_next: Any, context: Any) -> Any:
+async def _run_tool(call_next: Any, context: Any) -> Any:
     """Let FastMCP run the tool; say of what it raises whether the tool was there at all."""
     try:
         result = await call_next(context)
     except NotFoundError as missing:
         if str(missing) != f"Unknown tool: {context.message.name!r}":
             raise
-        raise NotBegun("this server does not offer it now", blame="model") from None
+        raise ToolNotStarted("this server does not offer it now", blame="model") from None
     except ValidationError as refused:  # FastMCP's own reading of the arguments; a tool's body raises another
-        raise NotBegun("FastMCP does not take these arguments", blame="model") from refused
+        raise ToolNotStarted("FastMCP does not take these arguments", blame="model") from refused
     except MCPError as problem:
         if problem.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
-            raise _Passed(None, problem) from None
+            raise _DirectAnswer(None, problem) from None
         raise
     except FastMCPToolError as failed:
         cause = failed.__cause__
@@ -276,14 +276,14 @@ async def _run(call_next: Any, context: Any) -> Any:
             raise cause from None  # FastMCP has put its text into a message for the client
         raise ToolError(str(failed)) from None
     if isinstance(result, InputRequiredToolResult) or not isinstance(result, ToolResult):
-        raise _Passed(result)
+        raise _DirectAnswer(result)
     return result
 
 
 _UNSERIALISABLE = object()
 
 
-def _value(result: Any) -> Any:
+def _tool_value(result: Any) -> Any:
     """What the tool returned, as far as FastMCP lets see it."""
     if result.is_error:
         return result
@@ -323,7 +323,7 @@ def contracts(
         UsageError: a tool is named that does not exist.
         ContractError: a field contradicts another or its schema.
     """
-    tools = _listed(server)
+    tools = _list_tools(server)
     more = {name: dict(given) for name, given in (fields or {}).items()}
     read, worse = set(reads), set(destructive)
     for tool in tools:
@@ -335,7 +335,7 @@ def contracts(
                 read.add(tool.name)
             elif hints.destructive_hint:
                 worse.add(tool.name)
-    described = [Described(tool.name, tool.description or "", tool.parameters) for tool in tools]
+    described = [ToolDescription(tool.name, tool.description or "", tool.parameters) for tool in tools]
     return hosted_contracts(described, reads=read, destructive=worse, fields=more)
 
 
@@ -350,28 +350,28 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
 def message(outcome: Outcome) -> Any:
     """Return the result that answers a call."""
     content = [TextContent(type="text", text=outcome.text), *outcome.content]
-    return ToolResult(content=content, is_error=_failed(outcome))
+    return ToolResult(content=content, is_error=_has_failed(outcome))
 
 
-def _failed(outcome: Outcome) -> bool:
+def _has_failed(outcome: Outcome) -> bool:
     """A result of another time is one; its text says so."""
     return not outcome.ok and (outcome.status != "degraded" or outcome.value is None)
 
 
-def _listed(server: Any) -> list[Any]:
+def _list_tools(server: Any) -> list[Any]:
     """The tools of a server; asked in a thread of its own, so that it does not matter whether a loop runs here."""
     if not hasattr(server, "list_tools"):
         return list(cast("Iterable[Any]", server))
     found: list[Any] = []
     problem: list[BaseException] = []
 
-    def ask() -> None:
+    def list_in_thread() -> None:
         try:
             found.extend(asyncio.run(server.list_tools(run_middleware=False)))
         except BaseException as raised:  # noqa: BLE001 - raised again by who asked
             problem.append(raised)
 
-    thread = threading.Thread(target=ask, name="pokayoke-listing")
+    thread = threading.Thread(target=list_in_thread, name="pokayoke-listing")
     thread.start()
     thread.join()
     if problem:
@@ -390,7 +390,7 @@ def _output_schema(tool: Any) -> dict[str, Any] | None:
     return inner
 
 
-def _pager(contract: Contract) -> Any:
+def _paging_tool(contract: Contract) -> Any:
     return Tool(
         name=contract.name,
         description=contract.description,

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pokayoke.adapters.google_adk._model import KEY, PutAside, aside
+from pokayoke.adapters.google_adk._model import KEY, OriginalCalls, original_calls_var
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.messages.streams import CUT, ChatStream
+from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -39,7 +39,7 @@ class GuardClient(LiteLLMClient):
     async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
         """Ask the model. What the client raises goes through."""
         answer = await self._inner.acompletion(model=model, messages=messages, tools=tools, **options)
-        calls = aside.get()
+        calls = original_calls_var.get()
         if calls is None:
             return answer
         if options.get("stream"):
@@ -59,7 +59,7 @@ class GuardClient(LiteLLMClient):
         return self._inner.completion(model=model, messages=messages, tools=tools, stream=stream, **options)
 
 
-async def _whole_calls(stream: AsyncIterator[Any], calls: PutAside) -> AsyncIterator[Any]:
+async def _whole_calls(stream: AsyncIterator[Any], calls: OriginalCalls) -> AsyncIterator[Any]:
     """Hand text on as it comes and calls once they are whole, with a stop reason that keeps the run going."""
     whole = ChatStream()
     last: Any = None
@@ -68,54 +68,54 @@ async def _whole_calls(stream: AsyncIterator[Any], calls: PutAside) -> AsyncIter
         parts = choice.delta.tool_calls if choice is not None else None
         ends = choice is not None and choice.finish_reason is not None
         if choice is not None and (parts or ends):
-            whole.add(chunk)
+            whole.add_event(chunk)
         if choice is not None and parts:
             last = chunk.model_copy(deep=True)
             choice.finish_reason = None
-            _strip(parts)
+            _strip_calls(parts)
         if choice is not None and ends and last is not None:
             if parts:  # the end came with a piece of a call
                 yield chunk
-            yield _calls_of(whole, last, calls, broke_off=_broke_off(stream))
+            yield _calls_chunk(whole, last, calls, broke_off=_has_broken_off(stream))
             last = None
             if parts:
                 continue
             choice.finish_reason = "tool_calls"
         yield chunk
     if last is not None:  # the stream broke off: no stop reason ever came
-        yield _calls_of(whole, last, calls, broke_off=True)
+        yield _calls_chunk(whole, last, calls, broke_off=True)
 
 
-def _strip(parts: list[Any]) -> None:
+def _strip_calls(parts: list[Any]) -> None:
     """Leave of the pieces of calls what nobody but the provider reads, such as the signature of a thought."""
     for part in parts:
         if part.function is not None:
             part.function.name, part.function.arguments = None, ""
 
 
-def _broke_off(stream: Any) -> bool:
+def _has_broken_off(stream: Any) -> bool:
     """LiteLLM says `stop` for a stream that ended before its provider said why, and remembers that it did not."""
     known = type(stream).__name__ == "CustomStreamWrapper"  # a router's stream, made of others, does not know
     return known and stream.received_finish_reason is None
 
 
-def _calls_of(whole: ChatStream, chunk: Any, calls: PutAside, *, broke_off: bool) -> Any:
+def _calls_chunk(whole: ChatStream, chunk: Any, calls: OriginalCalls, *, broke_off: bool) -> Any:
     """Make of a chunk the one that holds all calls, and ends the reply."""
     from litellm.types.utils import ChatCompletionDeltaToolCall, Function  # noqa: PLC0415 - heavy; here it is loaded
 
     choice = next(one for one in chunk.choices if not one.index)
-    (said,) = whole.reply()["choices"]
+    (said,) = whole.build_reply()["choices"]
     made: list[Any] = []
     for place, call in enumerate(said["message"]["tool_calls"]):
         function = Function(name=call["function"]["name"], arguments=call["function"]["arguments"])
-        _put_aside(function, CUT if broke_off else said["finish_reason"], calls)
+        _put_aside(function, CUT_STOP_REASON if broke_off else said["finish_reason"], calls)
         made.append(ChatCompletionDeltaToolCall(id=call["id"], type="function", index=place, function=function))
     choice.delta.content, choice.delta.tool_calls = None, made
     choice.finish_reason = "tool_calls"
     return chunk
 
 
-def _put_aside(function: Any, stop_reason: Any, calls: PutAside) -> None:
+def _put_aside(function: Any, stop_reason: Any, calls: OriginalCalls) -> None:
     """Put the text of a call aside unless ADK's parser reads in it what the guard reads."""
     text = function.arguments if isinstance(function.arguments, str) else ""
     cut = is_cut(stop_reason)

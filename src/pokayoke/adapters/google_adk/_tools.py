@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import structs
 
-from pokayoke.adapters._host.run import Hosted
-from pokayoke.adapters._host.visibility import hides
+from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters._host.visibility import is_hidden
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.errors import MissingExtraError, StoreError, ToolError
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 _TRANSFER = "transfer_to_agent"
 _CONFIRMATION = "adk_request_confirmation"
 _APPROVAL = "approval"
-_STEERING = ("escalate", "transfer_to_agent", "skip_summarization")
+_CONTROL_ACTIONS = ("escalate", "transfer_to_agent", "skip_summarization")
 _PAUSED = "waits for a person"
 _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
-class Waiting(NamedTuple):
+class PendingCall(NamedTuple):
     """A call on its way from the plugin to its tool."""
 
     context: Any
-    hosted: Hosted
+    hosted: AdapterRun
     call: ToolCall
     arguments: dict[str, Any]
 
 
-waiting: ContextVar[Waiting | None] = ContextVar("pokayoke_adk_waiting", default=None)
+pending_call_var: ContextVar[PendingCall | None] = ContextVar("pokayoke_adk_waiting", default=None)
 
 
-class Door:
+class GuardedRunAsync:
     """Stands where a tool's own `run_async` was. A call that no plugin has announced walks straight through.
 
     Args:
@@ -66,34 +66,34 @@ class Door:
 
     async def __call__(self, *, args: dict[str, Any], tool_context: Any) -> Any:
         """Run the tool, guarded if a plugin of this very call says so."""
-        announced = waiting.get()
+        announced = pending_call_var.get()
         if announced is None or announced.context is not tool_context:
             return await self._run(args=args, tool_context=tool_context)
-        waiting.set(None)
+        pending_call_var.set(None)
         call = announced.call
         if args != announced.arguments:  # a callback of the agent wants others
             call = structs.replace(call, arguments=args)
-        return await self._guarded(call, announced.hosted, tool_context)
+        return await self._run_guarded(call, announced.hosted, tool_context)
 
-    async def _guarded(self, call: ToolCall, hosted: Hosted, context: Any) -> Any:
-        tool = _Begun(self._run, context)
-        said = context.tool_confirmation if _answers_the_guard(context) else None
+    async def _run_guarded(self, call: ToolCall, hosted: AdapterRun, context: Any) -> Any:
+        tool = _ToolInvocation(self._run, context)
+        said = context.tool_confirmation if _is_guard_answer(context) else None
         if said is not None:
             context.tool_confirmation = None  # the tool has asked nothing yet
         outcome = await hosted.acall(call, tool.run)
         if outcome.status == "pending" and outcome.approval is not None and not _is_node(context):
             if said is None:
-                return _ask(outcome, context)
-            _decide(hosted, outcome.approval, said, by=context.user_id)
+                return _request_confirmation(outcome, context)
+            _answer_approval(hosted, outcome.approval, said, by=context.user_id)
             outcome = await hosted.acall(call, tool.run)
         if tool.interrupt is not None:
             raise tool.interrupt
         if tool.paused:
-            return tool.result if said is None else _again(outcome, context)
-        _steer(outcome, hosted, context.actions)
+            return tool.result if said is None else _ask_to_repeat(outcome, context)
+        _remember_actions(outcome, hosted, context.actions)
         if outcome.status == "ok" and self._tool.is_long_running and not tool.result:
             return tool.result  # its answer comes later, from the application
-        answer = told(outcome, context)
+        answer = result_for_adk(outcome, context)
         if _is_node(context):
             return tool.returned if outcome.status == "ok" else answer
         for place, part in enumerate(tool.media, 1):
@@ -101,7 +101,7 @@ class Door:
         return answer
 
 
-class _Begun:
+class _ToolInvocation:
     """The tool of one guarded call, and what it did that ADK has to know beside the outcome.
 
     Args:
@@ -135,29 +135,31 @@ class _Begun:
             raise
         except BaseException as interrupt:  # noqa: BLE001 - ADK's own derive from it
             self.interrupt = interrupt
-            raise NotBegun(_PAUSED) from None
-        if _asks_a_person(self._context):
+            raise ToolNotStarted(_PAUSED) from None
+        if _has_asked_person(self._context):
             self.result, self.paused = result, True
-            raise NotBegun(_PAUSED)
+            raise ToolNotStarted(_PAUSED)
         self.returned = result
-        self.result, self.media = _without_media(result)
+        self.result, self.media = _split_media(result)
         return self.result
 
 
-def intercept(tool: Any) -> None:
+def wrap_run_async(tool: Any) -> None:
     """Put a door before a tool, once."""
-    if not isinstance(tool.run_async, Door):
-        tool.run_async = Door(tool)
+    if not isinstance(tool.run_async, GuardedRunAsync):
+        tool.run_async = GuardedRunAsync(tool)
 
 
-def told(outcome: Outcome, context: Any) -> Any:
-    """Return what ADK is told of a call: `response`, or, if a node of a workflow made it, the value: no model reads it.
+def result_for_adk(outcome: Outcome, context: Any) -> Any:
+    """Return what ADK is told of a call: `function_response`, or, if a node of a workflow made it, the value.
+
+    No model reads that value.
 
     Raises:
         ToolError: that node gets no value; its workflow is not to go on with anything else.
     """
     if not _is_node(context):
-        return response(outcome)
+        return function_response(outcome)
     if not outcome.ok:
         raise ToolError(outcome.text)
     return outcome.value
@@ -167,16 +169,16 @@ def _is_node(context: Any) -> bool:
     return type(getattr(context, "node", None)).__name__ == "_ToolNode"  # it has no public name
 
 
-def response(outcome: Outcome) -> dict[str, Any]:
+def function_response(outcome: Outcome) -> dict[str, Any]:
     """Return what ADK tells the model of a call: `result`, or `error` if it brought none."""
     brought = outcome.ok or (outcome.status == "degraded" and outcome.value is not None)
     told: dict[str, Any] = {"result" if brought else "error": outcome.text}
     for place, block in enumerate(outcome.content, 1):
-        told[f"content_{place}"] = _part(block)
+        told[f"content_{place}"] = _to_part(block)
     return told
 
 
-class Pager(BaseTool):
+class PagingTool(BaseTool):
     """The guard's own tool, by which a model reads on in a large output. ADK never runs it: the plugin answers.
 
     Args:
@@ -194,12 +196,12 @@ class Pager(BaseTool):
         )
 
 
-def hide(config: Any, run: Run) -> None:
+def hide_tools(config: Any, run: Run) -> None:
     """Leave out of a request the declarations of tools that its user may not use."""
     shown: list[Any] = []
     for tool in config.tools or ():
         declared = getattr(tool, "function_declarations", None)
-        kept = [one for one in declared or () if not hides(run, one.name or "")]
+        kept = [one for one in declared or () if not is_hidden(run, one.name or "")]
         if not declared or len(kept) == len(declared):
             shown.append(tool)
         elif kept:
@@ -209,23 +211,25 @@ def hide(config: Any, run: Run) -> None:
     wish: Any = config.tool_config
     demand = getattr(wish, "function_calling_config", None)
     named: list[str] = getattr(demand, "allowed_function_names", None) or []
-    allowed = [name for name in named if not hides(run, name)]
+    allowed = [name for name in named if not is_hidden(run, name)]
     if demand is not None and len(allowed) < len(named):  # an empty list would allow all of them
         less = {"allowed_function_names": allowed} if allowed else {"allowed_function_names": None, "mode": "NONE"}
         config.tool_config = wish.model_copy(update={"function_calling_config": demand.model_copy(update=less)})
 
 
-async def absent(_: dict[str, Any]) -> Any:
+async def tool_missing(_: dict[str, Any]) -> Any:
     """Run nothing: the guard knows a tool of that name, and this agent has none."""
-    raise NotBegun("this agent has no such tool", blame="model")
+    raise ToolNotStarted("this agent has no such tool", blame="model")
 
 
-async def changed(_: dict[str, Any]) -> Any:
+async def verdict_changed(_: dict[str, Any]) -> Any:
     """Run nothing: it was refused, and only in between it would not have been any more."""
-    raise NotBegun("it may run now, and was refused a moment ago", blame="host")
+    raise ToolNotStarted("it may run now, and was refused a moment ago", blame="host")
 
 
-async def own(tool: Any, arguments: dict[str, Any], hosted: Hosted, call: ToolCall) -> dict[str, Any] | None:
+async def pass_unguarded_tool(
+    tool: Any, arguments: dict[str, Any], hosted: AdapterRun, call: ToolCall
+) -> dict[str, Any] | None:
     """Let a tool pass that the guard does not know, if the arguments are whole and can be read.
 
     Args:
@@ -238,13 +242,13 @@ async def own(tool: Any, arguments: dict[str, Any], hosted: Hosted, call: ToolCa
         The answer instead of the tool's, or None.
     """
     if is_cut(call.stop_reason):
-        return response(await hosted.acall(call))
+        return function_response(await hosted.acall(call))
     if isinstance(call.arguments, str):
         reading = read_arguments(call.arguments)
         meant = reading.value if reading.grade in ("exact", "lossless") else None
     else:
         meant = cast("dict[str, Any]", call.arguments)
-    problem = "could not be read: send one JSON object" if meant is None else _nobody(tool, meant)
+    problem = "could not be read: send one JSON object" if meant is None else _transfer_problem(tool, meant)
     if problem is not None:
         await hosted.acall(call)  # a bad round like any other
         return {"error": f"The arguments of {tool.name} {problem}."}
@@ -253,7 +257,7 @@ async def own(tool: Any, arguments: dict[str, Any], hosted: Hosted, call: ToolCa
     return None
 
 
-def _nobody(tool: Any, arguments: dict[str, Any]) -> str | None:
+def _transfer_problem(tool: Any, arguments: dict[str, Any]) -> str | None:
     """ADK ends the whole run when a model hands over to an agent it made up."""
     if tool.name != _TRANSFER:
         return None
@@ -264,12 +268,12 @@ def _nobody(tool: Any, arguments: dict[str, Any]) -> str | None:
     return f"name no agent to transfer to: agent_name is one of {', '.join(agents)}"
 
 
-def _asks_a_person(context: Any) -> bool:
+def _has_asked_person(context: Any) -> bool:
     actions, ident = context.actions, context.function_call_id
     return ident in actions.requested_tool_confirmations or ident in actions.requested_auth_configs
 
 
-def _answers_the_guard(context: Any) -> bool:
+def _is_guard_answer(context: Any) -> bool:
     """True if a call comes back with the answer to the guard's question, and not to one of the tool's or of ADK's."""
     if context.tool_confirmation is None:
         return False
@@ -283,38 +287,38 @@ def _answers_the_guard(context: Any) -> bool:
     return False
 
 
-def _ask(outcome: Outcome, context: Any) -> dict[str, Any]:
+def _request_confirmation(outcome: Outcome, context: Any) -> dict[str, Any]:
     """Hand the question to whoever answers ADK's confirmations; the run pauses."""
     context.request_confirmation(hint=outcome.message or outcome.text, payload={_APPROVAL: outcome.approval})
     context.actions.skip_summarization = True
-    return response(outcome)
+    return function_response(outcome)
 
 
-def _again(outcome: Outcome, context: Any) -> dict[str, Any]:
+def _ask_to_repeat(outcome: Outcome, context: Any) -> dict[str, Any]:
     """Have the model send a call once more: of one that a person has answered, ADK asks nobody a second time."""
     for asked in (context.actions.requested_tool_confirmations, context.actions.requested_auth_configs):
         asked.pop(context.function_call_id, None)
     return {"error": f"{outcome.tool} was allowed and now asks a person something itself. Send the same call again."}
 
 
-def _decide(hosted: Hosted, approval: str, confirmation: Any, *, by: str) -> None:
+def _answer_approval(hosted: AdapterRun, approval: str, confirmation: Any, *, by: str) -> None:
     approvals = hosted.run.guard.approvals
     with contextlib.suppress(StoreError):  # somebody was faster; the call finds what was decided
         approvals.answer(approval, approved=confirmation.confirmed, by=by, reason="answered in the conversation")
 
 
-def _steer(outcome: Outcome, hosted: Hosted, actions: Any) -> None:
+def _remember_actions(outcome: Outcome, hosted: AdapterRun, actions: Any) -> None:
     """Keep where a tool steered ADK, and steer there again when its call is replayed."""
     kept: dict[str | None, list[Any]] = hosted.notes.setdefault("steered", {})
     if outcome.status == "ok" and outcome.key is not None:
-        if any(steered := [getattr(actions, name) for name in _STEERING]):
+        if any(steered := [getattr(actions, name) for name in _CONTROL_ACTIONS]):
             kept[outcome.key] = steered
     elif outcome.status == "replayed":
-        for name, value in zip(_STEERING, kept.get(outcome.key, ()), strict=False):
+        for name, value in zip(_CONTROL_ACTIONS, kept.get(outcome.key, ()), strict=False):
             setattr(actions, name, value)
 
 
-def _without_media(result: Any) -> tuple[Any, list[Any]]:
+def _split_media(result: Any) -> tuple[Any, list[Any]]:
     """Take the parts out that ADK hands to the model beside the text, where it looks for them itself."""
     if isinstance(result, types.Part):
         return {}, [result]
@@ -329,7 +333,7 @@ def _without_media(result: Any) -> tuple[Any, list[Any]]:
     return [one for one in entries if not isinstance(one, types.Part)], media
 
 
-def _part(block: Any) -> Any:
+def _to_part(block: Any) -> Any:
     """A block of a tool's result as ADK's own part if it is media, else as plain data."""
     held: dict[str, Any] = block if isinstance(block, dict) else block.model_dump(mode="json", by_alias=True)
     data, kind = held.get("data"), held.get("mimeType") or held.get("mime_type")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pokayoke.adapters._host import run as engine
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.replies import Ids
+from pokayoke.core.messages.replies import CallIds
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -33,15 +33,15 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain", "langchain") from error
 
-from pokayoke.adapters._host.ordering import inside
-from pokayoke.adapters.langchain._model import Heard, asked_in, stop_of
-from pokayoke.adapters.langchain._request import Loop, as_messages, ids_in, with_changes
-from pokayoke.adapters.langchain._tool_node import Arrival
-from pokayoke.adapters.langchain._tools import STEERING, Refused, message_of
+from pokayoke.adapters._host.ordering import is_inside_call
+from pokayoke.adapters.langchain._model import CapturedReply, finish_reason, reply_calls
+from pokayoke.adapters.langchain._request import ModelLoop, as_messages, known_ids, with_changes
+from pokayoke.adapters.langchain._tool_node import ToolNodeCall
+from pokayoke.adapters.langchain._tools import CONTROL_EXCEPTIONS, ArgumentsRejected, result_message
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
-    from pokayoke.runtime.memory.run_memory import Progress
+    from pokayoke.runtime.memory.run_memory import RunMemory
     from pokayoke.runtime.run.run import Run
 
 __all__ = ["GuardMiddleware", "calls", "contracts", "message"]
@@ -71,8 +71,8 @@ class GuardMiddleware(AgentMiddleware):
         super().__init__()
         self.guard, self.window = guard, window
         self._who = who
-        self._runs = engine.Runs(guard, through=STEERING)
-        self._said: weakref.WeakKeyDictionary[Progress, str | None] = weakref.WeakKeyDictionary()
+        self._runs = engine.AdapterRuns(guard, through=CONTROL_EXCEPTIONS)
+        self._said: weakref.WeakKeyDictionary[RunMemory, str | None] = weakref.WeakKeyDictionary()
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Ask the model; its reply comes back as it may go into the history.
@@ -80,36 +80,36 @@ class GuardMiddleware(AgentMiddleware):
         Raises:
             UsageError: a tool of the request has no contract, or the run has no id.
         """
-        request = _converted(request)
-        loop = self._loop(request)
-        while (out := loop.before(request)) is not None:
-            with Heard() as heard:
+        request = _convert_messages(request)
+        loop = self._loop_for_request(request)
+        while (out := loop.shape_request(request)) is not None:
+            with CapturedReply() as heard:
                 response = handler(out)
-            if (taken := loop.taken(response, heard)) is not None:
+            if (taken := loop.take_reply(response, heard)) is not None:
                 return taken
-        return _unasked(loop)
+        return _overflow_response(loop)
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_model_call` for asynchronous code."""
-        request = _converted(request)
-        loop = self._loop(request)
-        while (out := loop.before(request)) is not None:
-            with Heard() as heard:
+        request = _convert_messages(request)
+        loop = self._loop_for_request(request)
+        while (out := loop.shape_request(request)) is not None:
+            with CapturedReply() as heard:
                 response = await handler(out)
-            if (taken := loop.taken(response, heard)) is not None:
+            if (taken := loop.take_reply(response, heard)) is not None:
                 return taken
-        return _unasked(loop)
+        return _overflow_response(loop)
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Take one call from what the model wrote to the message that answers it, or the command its tool returned.
 
         Where a person has to approve it, the graph is interrupted; without a checkpointer the model is told to wait.
         """
-        return Arrival(self._hosted(request.state), request, handler).run()
+        return ToolNodeCall(self._run_of(request.state), request, handler).run()
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_tool_call` for asynchronous code."""
-        return await Arrival(self._hosted(request.state), request, handler).arun()
+        return await ToolNodeCall(self._run_of(request.state), request, handler).arun()
 
     # -- a graph of your own ---------------------------------------------------------------------------
 
@@ -126,25 +126,25 @@ class GuardMiddleware(AgentMiddleware):
         """
         made = [tool if isinstance(tool, (BaseTool, dict)) else as_tool(tool) for tool in tools]
 
-        def requested(messages: Any) -> Any:
+        def build_request(messages: Any) -> Any:
             return ModelRequest(model=model, tools=made, messages=as_messages(messages))
 
-        def bound(request: Any) -> Any:
+        def bind_model(request: Any) -> Any:
             return request.model.bind_tools(request.tools, **options) if request.tools else request.model
 
-        def handler(request: Any) -> Any:
-            return ModelResponse(result=[bound(request).invoke(request.messages)])
+        def call_model(request: Any) -> Any:
+            return ModelResponse(result=[bind_model(request).invoke(request.messages)])
 
-        async def ahandler(request: Any) -> Any:
-            return ModelResponse(result=[await bound(request).ainvoke(request.messages)])
+        async def call_model_async(request: Any) -> Any:
+            return ModelResponse(result=[await bind_model(request).ainvoke(request.messages)])
 
-        def ask(messages: Any) -> Any:
-            return self.wrap_model_call(requested(messages), handler).result[0]
+        def ask_model(messages: Any) -> Any:
+            return self.wrap_model_call(build_request(messages), call_model).result[0]
 
-        async def aask(messages: Any) -> Any:
-            return (await self.awrap_model_call(requested(messages), ahandler)).result[0]
+        async def ask_model_async(messages: Any) -> Any:
+            return (await self.awrap_model_call(build_request(messages), call_model_async)).result[0]
 
-        return RunnableLambda(ask, aask, name="guarded_model")
+        return RunnableLambda(ask_model, ask_model_async, name="guarded_model")
 
     def tool_node(self, tools: Sequence[Any], **options: Any) -> Any:
         """Return a `ToolNode` of these tools, guarded; `options` are the node's own."""
@@ -152,19 +152,21 @@ class GuardMiddleware(AgentMiddleware):
 
     # -- parts -----------------------------------------------------------------------------------------
 
-    def _loop(self, request: Any) -> Loop:
+    def _loop_for_request(self, request: Any) -> ModelLoop:
         """The loop that a request belongs to, told of what the user says in it."""
-        hosted = self._hosted(request.messages)
-        loop = cast("Loop", hosted.notes.get("loop") or hosted.notes.setdefault("loop", Loop(hosted, self.window)))
+        hosted = self._run_of(request.messages)
+        loop = cast(
+            "ModelLoop", hosted.notes.get("loop") or hosted.notes.setdefault("loop", ModelLoop(hosted, self.window))
+        )
         loop.hosted = hosted
-        if not inside():  # there, what an agent is told comes from another model and begins no turn
+        if not is_inside_call():  # there, what an agent is told comes from another model and begins no turn
             progress = hosted.run.progress
             known = self._said.get(progress)
-            if (said := loop.heed(request, known)) != known:
+            if (said := loop.begin_turn(request, known)) != known:
                 self._said[progress] = said
         return loop
 
-    def _hosted(self, state: Any) -> engine.Hosted:
+    def _run_of(self, state: Any) -> engine.AdapterRun:
         """The running loop, acting for its caller of now."""
         config = get_config()
         conf = config["configurable"]
@@ -172,10 +174,12 @@ class GuardMiddleware(AgentMiddleware):
         part = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
         who = self._who(config) if self._who is not None else {}
         if (thread := conf.get("thread_id")) is not None:
-            return self._runs.of(str(thread), part=part, taken=ids_in(state), **who)
-        return self._unnamed(conf, part, state, who)
+            return self._runs.run_for(str(thread), part=part, taken=known_ids(state), **who)
+        return self._run_of_invocation(conf, part, state, who)
 
-    def _unnamed(self, conf: Mapping[str, Any], part: str, state: Any, who: Mapping[str, Any]) -> engine.Hosted:
+    def _run_of_invocation(
+        self, conf: Mapping[str, Any], part: str, state: Any, who: Mapping[str, Any]
+    ) -> engine.AdapterRun:
         """The run of an invocation without a thread: its nodes share one control, and so do graphs inside them."""
         control = getattr(conf.get("__pregel_runtime"), "control", None)
         if control is None:
@@ -183,22 +187,22 @@ class GuardMiddleware(AgentMiddleware):
                 "outside of a graph a run needs an id: pass config={'configurable': {'thread_id': ...}} to invoke()"
             )
         ident = f"invocation {id(control)}"
-        hosted = self._runs.of(ident, durable=False, taken=ids_in(state), life=control, **who)
+        hosted = self._runs.run_for(ident, durable=False, taken=known_ids(state), life=control, **who)
         if not part:
             return hosted
         named = not self.guard.store.durable  # a durable store must not take this id for one that a restart knows
-        return self._runs.of(hosted.run.id, durable=named, part=part, taken=ids_in(state), **who)
+        return self._runs.run_for(hosted.run.id, durable=named, part=part, taken=known_ids(state), **who)
 
 
-def _converted(request: Any) -> Any:
+def _convert_messages(request: Any) -> Any:
     """The request with messages alone: other middleware may have written some as pairs or dicts."""
     messages = as_messages(request.messages)
     return request if messages is request.messages else with_changes(request, {"messages": messages})
 
 
-def _unasked(loop: Loop) -> Any:
+def _overflow_response(loop: ModelLoop) -> Any:
     """The answer where no request fits the window."""
-    return ModelResponse(result=[AIMessage(loop.hosted.last_word(None))])
+    return ModelResponse(result=[AIMessage(loop.hosted.final_text(None))])
 
 
 def contracts(
@@ -220,16 +224,16 @@ def contracts(
         UsageError: a tool is named that does not exist.
         ContractError: a field contradicts another or its schema.
     """
-    described = [_described(tool) for tool in tools if not isinstance(tool, dict)]
-    steering = (*STEERING, Refused)
-    return engine.contracts(described, reads=reads, destructive=destructive, fields=fields, through=steering)
+    described = [_describe_tool(tool) for tool in tools if not isinstance(tool, dict)]
+    steering = (*CONTROL_EXCEPTIONS, ArgumentsRejected)
+    return engine.build_contracts(described, reads=reads, destructive=destructive, fields=fields, through=steering)
 
 
-def _described(tool: Any) -> engine.Described:
+def _describe_tool(tool: Any) -> engine.ToolDescription:
     made: Any = tool if isinstance(tool, BaseTool) else as_tool(tool)
     # What the model is shown: without the arguments that LangGraph injects.
     shown = convert_to_openai_tool(made).get("function", {})
-    return engine.Described(made.name, made.description, shown.get("parameters", {"type": "object"}))
+    return engine.ToolDescription(made.name, made.description, shown.get("parameters", {"type": "object"}))
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
@@ -238,10 +242,10 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
     LangChain has parsed the arguments by then, and may have lost something. Agents, and `guarded.bind(model, tools)`,
     take the texts as they come.
     """
-    ids, stop = Ids(), stop_of(reply.response_metadata)
-    return [ToolCall(ids.of(one.id), one.name, one.arguments, stop) for one in asked_in(reply)]
+    ids, stop = CallIds(), finish_reason(reply.response_metadata)
+    return [ToolCall(ids.unique_id(one.id), one.name, one.arguments, stop) for one in reply_calls(reply)]
 
 
 def message(outcome: Outcome) -> Any:
     """Return the `ToolMessage` that answers a call."""
-    return message_of(outcome, {"id": outcome.call_id, "name": outcome.tool})
+    return result_message(outcome, {"id": outcome.call_id, "name": outcome.tool})

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pokayoke.core.call import Outcome
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["places_of", "question", "take"]
+__all__ = ["build_question", "count_answers", "take_answer"]
 
 _YES = frozenset({"approve", "approved", "accept", "yes"})
 _NO = frozenset({"deny", "denied", "reject", "rejected", "no"})
 _MARK = "resumed by task "
 
 
-class _Said(NamedTuple):
+class _PersonAnswer(NamedTuple):
     approved: bool
     by: str
     reason: str
 
 
-def question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") -> dict[str, Any]:
+def build_question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") -> dict[str, Any]:
     """Return what the interrupt shows.
 
     Args:
@@ -45,7 +45,7 @@ def question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") 
     return {**shown, **how, **({"problem": problem} if problem else {})}
 
 
-def take(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> str:
+def take_answer(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> str:
     """Keep what a resume says. Returns "" or, if it says nothing about this question, what is wrong with it.
 
     Nothing but a clear yes is consent. Several calls of one task share their resumes, so there an answer has to name
@@ -56,23 +56,23 @@ def take(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> s
         ident: id of the question.
         answer: a bool, `"approve"` or `"deny"`, a dict with `approved` (and `by`, `reason`) or with a `type` of
             these words, or a dict of such answers by the ids of questions.
-        alone: as in `question`.
-        place: of the answer, see `places_of`.
+        alone: as in `build_question`.
+        place: of the answer, see `count_answers`.
     """
-    by_id = _by_id(answer)
+    by_id = _answers_by_id(answer)
     if by_id is None:
-        said = _said(answer)
+        said = _read_answer(answer)
         if said is None:
             return "this is no answer: resume with True or False"
         if not alone:
             return "several calls may wait here: say which one is meant"
         by_id = {ident: said}
     for name, one in by_id.items():
-        _keep(guard, name, one, place)
+        _answer_approval(guard, name, one, place)
     return "" if ident in by_id else f"nothing was said about {ident}"
 
 
-def places_of(guard: Guard, run_id: str, task: str) -> int:
+def count_answers(guard: Guard, run_id: str, task: str) -> int:
     """Return how many answers to a task of the graph were for the guard, as far as one of them has decided a question.
 
     Args:
@@ -88,39 +88,39 @@ def places_of(guard: Guard, run_id: str, task: str) -> int:
     return max((int(number) for _, mark, number in marks if mark and number.isdecimal()), default=0)
 
 
-def _by_id(answer: Any) -> dict[str, _Said] | None:
+def _answers_by_id(answer: Any) -> dict[str, _PersonAnswer] | None:
     if not isinstance(answer, Mapping) or not answer:
         return None
     given: Mapping[Any, Any] = answer
-    found = {name: _said(one) for name, one in given.items() if isinstance(name, str) and name.startswith("ap-")}
+    found = {name: _read_answer(one) for name, one in given.items() if isinstance(name, str) and name.startswith("ap-")}
     if not found or len(found) != len(given):
         return None
     return {name: said for name, said in found.items() if said is not None}
 
 
-def _said(answer: Any) -> _Said | None:
+def _read_answer(answer: Any) -> _PersonAnswer | None:
     if isinstance(answer, bool):
-        return _Said(answer, "resume", "")
+        return _PersonAnswer(answer, "resume", "")
     if isinstance(answer, str):
         word = answer.strip().lower()
-        return _Said(word in _YES, "resume", "") if word in _YES | _NO else None
+        return _PersonAnswer(word in _YES, "resume", "") if word in _YES | _NO else None
     if not isinstance(answer, Mapping):
         return None
     given: Mapping[Any, Any] = answer
     several: Any = given.get("decisions")  # as LangChain's own middleware for people has it
     if isinstance(several, list):
-        return _said(several[0]) if len(several) == 1 else None
-    found = _said(given["approved"]) if isinstance(given.get("approved"), bool) else None
+        return _read_answer(several[0]) if len(several) == 1 else None
+    found = _read_answer(given["approved"]) if isinstance(given.get("approved"), bool) else None
     if found is None and isinstance(given.get("type"), str):
-        found = _said(given["type"])
+        found = _read_answer(given["type"])
     if found is None:
         return None
-    return _Said(
+    return _PersonAnswer(
         found.approved, str(given.get("by") or "resume"), str(given.get("reason") or given.get("message") or "")
     )
 
 
-def _keep(guard: Guard, ident: str, said: _Said, place: str) -> None:
+def _answer_approval(guard: Guard, ident: str, said: _PersonAnswer, place: str) -> None:
     reason = f"{said.reason}; {_MARK}{place}" if said.reason else f"{_MARK}{place}"
     try:
         guard.approvals.answer(ident, approved=said.approved, by=said.by, reason=reason)

@@ -11,18 +11,18 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-__all__ = ["view"]
+__all__ = ["wrap_object"]
 
 T = TypeVar("T")
 Methods = Callable[[type], dict[str, Any]]
 
 _new, _put = object.__new__, object.__setattr__  # looked up once: there is a view for each request and each call
-_made: dict[tuple[type, Methods], type] = {}
-_views: set[type] = set()
+_wrapper_by_class: dict[tuple[type, Methods], type] = {}
+_wrapper_classes: set[type] = set()
 _lock = threading.Lock()
 
 
-def view(thing: T, methods: Methods) -> T:
+def wrap_object(thing: T, methods: Methods) -> T:
     """Return a view of a pydantic object; a view, or what a view would do as it does, comes back as it is.
 
     Args:
@@ -31,11 +31,11 @@ def view(thing: T, methods: Methods) -> T:
     """
     state: Any = thing
     kind = type(thing)
-    made = _made.get((kind, methods))
+    made = _wrapper_by_class.get((kind, methods))
     if made is None:
-        if kind in _views:
+        if kind in _wrapper_classes:
             return thing
-        made = _class_of_views(kind, methods)
+        made = _wrapper_class(kind, methods)
     if made is kind:
         return thing
     seen: Any = _new(made)
@@ -46,12 +46,12 @@ def view(thing: T, methods: Methods) -> T:
     return cast("T", seen)
 
 
-def _class_of_views(kind: type, methods: Methods) -> type:
+def _wrapper_class(kind: type, methods: Methods) -> type:
     """Named like the class itself: names of classes are part of traces and of cache keys. Itself if it stays as is."""
     with _lock:
-        if (made := _made.get((kind, methods))) is None:
+        if (made := _wrapper_by_class.get((kind, methods))) is None:
             if not (does := methods(kind)):
-                _made[kind, methods] = kind
+                _wrapper_by_class[kind, methods] = kind
                 return kind
             namespace = {
                 "__module__": kind.__module__,
@@ -63,6 +63,6 @@ def _class_of_views(kind: type, methods: Methods) -> type:
             # Afterwards: pydantic would take a property with the name of a field for the field's default.
             for name, method in does.items():
                 setattr(made, name, method)
-            _views.add(made)
-            _made[kind, methods] = made
+            _wrapper_classes.add(made)
+            _wrapper_by_class[kind, methods] = made
         return made

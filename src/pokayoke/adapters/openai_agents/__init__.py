@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host import run as engine
-from pokayoke.adapters._host.run import Described, Runs
+from pokayoke.adapters._host.run import AdapterRuns, ToolDescription
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.replies import answered
+from pokayoke.core.messages.replies import result_message
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:
@@ -29,15 +29,20 @@ except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
 from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider
-from pokayoke.adapters.openai_agents._run import Slot, current, slot_in_use
-from pokayoke.adapters.openai_agents._tools import ListenedServer, finals, guarded_tool, waits
-from pokayoke.adapters.openai_agents._unknown_calls import loosened
+from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run
+from pokayoke.adapters.openai_agents._tools import (
+    ObservedMCPServer,
+    PendingApprovals,
+    final_output_behavior,
+    guard_tool,
+)
+from pokayoke.adapters.openai_agents._unknown_calls import without_strict_mode
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
     from pokayoke.runtime.run.run import Run
 
-_SLOT = "_pokayoke_slot"
+_RUN_ATTRIBUTE = "_pokayoke_slot"
 
 __all__ = ["GuardedModel", "GuardedProvider", "GuardedRunner", "calls", "contracts", "message"]
 
@@ -64,11 +69,11 @@ def contracts(
         UsageError: a tool is named that does not exist, or two that differ have one name.
         ContractError: a field contradicts another or its schema.
     """
-    known: dict[str, tuple[Described, float | None]] = {}
+    known: dict[str, tuple[ToolDescription, float | None]] = {}
     for tool in tools:
         if isinstance(tool, FunctionTool):
             name = tool.qualified_name
-            found = Described(name, tool.description, loosened(_schema_of(tool))), tool.timeout_seconds
+            found = ToolDescription(name, tool.description, without_strict_mode(_schema_of(tool))), tool.timeout_seconds
             if known.setdefault(name, found) != found:
                 raise UsageError(f"two tools are called {name}, and they differ: give one another name_override")
     more: dict[str, Mapping[str, Any]] = dict(fields or {})
@@ -76,7 +81,7 @@ def contracts(
         if timeout is not None:
             more[name] = {"timeout": timeout, **more.get(name, {})}
     described = (one for one, _ in known.values())
-    return engine.contracts(described, reads=reads, destructive=destructive, fields=more)
+    return engine.build_contracts(described, reads=reads, destructive=destructive, fields=more)
 
 
 def _schema_of(tool: Any) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
 
 def message(outcome: Outcome) -> dict[str, Any]:
     """Return the input item that answers a call."""
-    return answered(outcome, "responses")
+    return result_message(outcome, "responses")
 
 
 class GuardedRunner:
@@ -111,7 +116,7 @@ class GuardedRunner:
     def __init__(self, guard: Guard) -> None:
         """Begin with no run."""
         self.guard = guard
-        self._runs = Runs(guard)
+        self._runs = AdapterRuns(guard)
         self._classes: dict[type, type] = {}
 
     # -- running -----------------------------------------------------------------------------------
@@ -131,22 +136,22 @@ class GuardedRunner:
             UsageError: a tool has no contract, or the state belongs to an agent that is not guarded.
                 What the SDK raises goes through.
         """
-        with self._begun(agent, input, run_id, options) as (slot, guarded):
+        with self._begin_run(agent, input, run_id, options) as (slot, guarded):
             result = await Runner.run(guarded, input, **options)
-        return self._ended(slot, result)
+        return self._end_run(slot, result)
 
     def run_sync(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - as above
         """`run` for synchronous code."""
-        with self._begun(agent, input, run_id, options) as (slot, guarded):
+        with self._begin_run(agent, input, run_id, options) as (slot, guarded):
             result = Runner.run_sync(guarded, input, **options)
-        return self._ended(slot, result)
+        return self._end_run(slot, result)
 
     def run_streamed(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - as above
         """`run` with events, as `Runner.run_streamed` does. No tool starts before its reply is whole."""
-        with self._begun(agent, input, run_id, options) as (slot, guarded):
+        with self._begin_run(agent, input, run_id, options) as (slot, guarded):
             result = Runner.run_streamed(guarded, input, **options)
         if (task := result.run_loop_task) is not None:
-            task.add_done_callback(lambda _: self._ended(slot, result))
+            task.add_done_callback(lambda _: self._end_run(slot, result))
         return result
 
     def decide(self, state: Any, *, run_id: str | None = None, **who: Any) -> bool:
@@ -160,10 +165,10 @@ class GuardedRunner:
         Returns:
             True if no question of the guard's waits any more, so that the run can go on.
         """
-        slot = self._slot(run_id, who, state)
+        slot = self._run_for(run_id, who, state)
         settled = True
         for item in state.get_interruptions():
-            question = waits.question(slot.hosted, waits.asked(item))
+            question = PendingApprovals.find_question(slot.adapter_run, PendingApprovals.interrupted_call(item))
             if question is None:
                 continue  # the tool's own wish: whoever wrote it decides
             if question.status == "waiting":
@@ -182,29 +187,29 @@ class GuardedRunner:
         Raises:
             UsageError: a tool has no contract.
         """
-        return self._guarded(agent, {})
+        return self._guard_agent(agent, {})
 
-    def _guarded(self, agent: Any, done: dict[int, Any]) -> Any:
+    def _guard_agent(self, agent: Any, done: dict[int, Any]) -> Any:
         """A clone of an agent and of all that it hands over to, for one run; `done` holds them by their originals."""
         if id(agent) in done:
             return done[id(agent)]
         clone = done[id(agent)] = copy.copy(agent)
-        if self._guards(agent):
-            clone.handoffs = [self._handoff(one, done) for one in agent.handoffs]
+        if self._is_guarded(agent):
+            clone.handoffs = [self._guard_handoff(one, done) for one in agent.handoffs]
             return clone
-        clone.__class__ = self._class_of(type(agent))
+        clone.__class__ = self._guarded_class(type(agent))
         clone.tools = [self.guarded_tool(tool) for tool in agent.tools]
-        clone.handoffs = [self._handoff(one, done) for one in agent.handoffs]
-        clone.mcp_servers = [ListenedServer(server) for server in agent.mcp_servers]
-        clone.tool_use_behavior = finals(agent.tool_use_behavior)
+        clone.handoffs = [self._guard_handoff(one, done) for one in agent.handoffs]
+        clone.mcp_servers = [ObservedMCPServer(server) for server in agent.mcp_servers]
+        clone.tool_use_behavior = final_output_behavior(agent.tool_use_behavior)
         if isinstance(agent.model, Model):
             clone.model = GuardedModel(agent.model)
         return clone
 
-    def _guards(self, agent: Any) -> bool:
+    def _is_guarded(self, agent: Any) -> bool:
         return getattr(type(agent), "guarded_by", None) is self
 
-    def _class_of(self, kind: type) -> type:
+    def _guarded_class(self, kind: type) -> type:
         """The agent's class, with the tools of its MCP servers guarded as they are listed."""
         made = self._classes.get(kind)
         if made is None:
@@ -227,25 +232,25 @@ class GuardedRunner:
         if not isinstance(tool, FunctionTool):
             return tool
         name, inner = tool.qualified_name, tool._agent_instance  # noqa: SLF001 - public nowhere
-        plan = self.guard.snapshot.find(name)
+        plan = self.guard.snapshot.find_plan(name)
         if isinstance(plan, Finding) or plan.contract.name != name:
             raise UsageError(f"{name} has no contract: give its tool to contracts(), and those to the guard")
-        if inner is not None and getattr(type(inner), "guarded_by", None) is None and _acts(inner):
+        if inner is not None and getattr(type(inner), "guarded_by", None) is None and _can_act(inner):
             raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
-        return guarded_tool(tool, asks=plan.asks, typed=plan.contract.output is not None)
+        return guard_tool(tool, asks=plan.asks, typed=plan.contract.output is not None)
 
-    def _handoff(self, one: Any, done: dict[int, Any]) -> Any:
+    def _guard_handoff(self, one: Any, done: dict[int, Any]) -> Any:
         if not isinstance(one, Handoff):
-            return self._guarded(one, done)
+            return self._guard_agent(one, done)
         clone, original = copy.copy(one), one.on_invoke_handoff
         target = one._agent_ref() if one._agent_ref is not None else None  # noqa: SLF001 - whose names a state is read by
-        known = self._guarded(target, done) if target is not None else None
+        known = self._guard_agent(target, done) if target is not None else None
 
-        async def invoke(context: Any, text: str) -> Any:
+        async def invoke_handoff(context: Any, text: str) -> Any:
             agent = await original(context, text)
-            return known if agent is target and known is not None else self._of_run(agent, slot_in_use())
+            return known if agent is target and known is not None else self._agent_for_run(agent, current_agent_run())
 
-        clone.on_invoke_handoff = invoke
+        clone.on_invoke_handoff = invoke_handoff
         if known is not None:
             clone._agent_ref = weakref.ref(known)  # noqa: SLF001 - as above
         return clone
@@ -253,91 +258,91 @@ class GuardedRunner:
     # -- runs --------------------------------------------------------------------------------------
 
     @contextmanager
-    def _begun(
+    def _begin_run(
         self, agent: Any, given: Any, run_id: str | None, options: dict[str, Any]
-    ) -> Generator[tuple[Slot, Any]]:
+    ) -> Generator[tuple[AgentRun, Any]]:
         """Make the options what the SDK needs, and be found by everything that runs inside."""
-        if isinstance(given, RunState) and not self._guards(given._current_agent or agent):  # noqa: SLF001 - public nowhere
+        if isinstance(given, RunState) and not self._is_guarded(given._current_agent or agent):  # noqa: SLF001 - public nowhere
             raise UsageError("the tools of this state are not guarded: RunState.from_json(runner.guarded(agent), ...)")
-        options["run_config"] = config = _configured(options.get("run_config"))
+        options["run_config"] = config = _guard_config(options.get("run_config"))
         who: dict[str, Any] = {name: options.pop(name) for name in ("tenant", "principal") if name in options}
         if session := getattr(options.get("session"), "session_id", None):
             who["session"] = session
         ident = run_id or session or options.get("conversation_id") or config.group_id
-        slot = self._slot(ident, who, given)
-        guarded = self._of_run(agent, slot)
+        slot = self._run_for(ident, who, given)
+        guarded = self._agent_for_run(agent, slot)
         if isinstance(given, RunState):
             for item in given.get_interruptions():
-                if _status(given, item) is False:
-                    waits.denied(slot.hosted, waits.asked(item))
-        token = current.set(slot)
+                if _approval_status(given, item) is False:
+                    PendingApprovals.record_denial(slot.adapter_run, PendingApprovals.interrupted_call(item))
+        token = agent_run_var.set(slot)
         try:
             yield slot, guarded
         except BaseException:
-            self._runs.close(slot.ident)
+            self._runs.close_run(slot.ident)
             raise
         finally:
-            current.reset(token)
+            agent_run_var.reset(token)
 
-    def _of_run(self, agent: Any, slot: Slot) -> Any:
+    def _agent_for_run(self, agent: Any, slot: AgentRun) -> Any:
         """The agent, guarded, for one run: the state of an interrupted one holds its agents, and nothing else of it."""
         clones: dict[int, Any] = {}
-        guarded = self._guarded(agent, clones)
+        guarded = self._guard_agent(agent, clones)
         for clone in clones.values():
-            clone.__dict__[_SLOT] = slot
+            clone.__dict__[_RUN_ATTRIBUTE] = slot
         return guarded
 
-    def _known(self, state: Any) -> Slot | None:
+    def _run_of_state(self, state: Any) -> AgentRun | None:
         """The run of a state of this process."""
         agent = state._current_agent if isinstance(state, RunState) else None  # noqa: SLF001 - public nowhere
-        return getattr(agent, _SLOT, None)
+        return getattr(agent, _RUN_ATTRIBUTE, None)
 
-    def _slot(self, ident: str | None, who: dict[str, Any], given: Any) -> Slot:
+    def _run_for(self, ident: str | None, who: dict[str, Any], given: Any) -> AgentRun:
         """Where a run is found: that of a state goes on, on behalf of whoever calls now if that is said."""
-        known, said = self._known(given), _said(given)
+        known, said = self._run_of_state(given), _user_texts(given)
         if known is not None and ident in (None, known.ident):
-            return Slot(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, said=said)
-        return Slot(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, said=said)
+            return AgentRun(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, said=said)
+        return AgentRun(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, said=said)
 
-    def _ended(self, slot: Slot, result: Any) -> Any:
+    def _end_run(self, slot: AgentRun, result: Any) -> Any:
         if not result.interruptions:
-            self._runs.close(slot.ident)
+            self._runs.close_run(slot.ident)
         return result
 
 
-def _acts(agent: Any) -> bool:
+def _can_act(agent: Any) -> bool:
     """Whether an agent can do anything but speak."""
     return bool(agent.tools or agent.handoffs or agent.mcp_servers)
 
 
-def _configured(given: Any) -> Any:
+def _guard_config(given: Any) -> Any:
     """The configuration of a run, with guarded models, however they are named."""
     config = RunConfig(**given) if isinstance(given, dict) else given or RunConfig()
     model = GuardedModel(config.model) if isinstance(config.model, Model) else config.model
     return replace(config, model=model, model_provider=GuardedProvider(config.model_provider))
 
 
-def _status(state: Any, item: Any) -> bool | None:
+def _approval_status(state: Any, item: Any) -> bool | None:
     """How a person has answered an interruption in the state itself: yes, no, or not yet."""
     context = state._context  # noqa: SLF001 - public nowhere
     status: bool | None = context.get_approval_status(item.tool_name, item.call_id, current_invocation=item)
     return status
 
 
-def _said(given: Any) -> list[str]:
+def _user_texts(given: Any) -> list[str]:
     """The texts of the user that a run begins with: those behind all that was answered before."""
     if isinstance(given, str):
         return [given]
     said: list[str] = []
     for item in reversed(given if isinstance(given, list) else []):
         if (role := item.get("role")) == "user":
-            said.insert(0, _text(item.get("content")))
+            said.insert(0, _content_text(item.get("content")))
         elif role not in ("system", "developer"):
             break
     return said
 
 
-def _text(content: Any) -> str:
+def _content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

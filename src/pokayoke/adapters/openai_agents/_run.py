@@ -8,24 +8,24 @@ from contextvars import ContextVar
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.run import Hosted, written
+from pokayoke.adapters._host.run import AdapterRun, decode_call
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import Runs
+    from pokayoke.adapters._host.run import AdapterRuns
 
-__all__ = ["SINK", "WRAPPED", "Slot", "as_heard", "current", "slot_in_use"]
+__all__ = ["ENCODED_PREFIX", "UNKNOWN_TOOL_NAME", "AgentRun", "agent_run_var", "current_agent_run", "original_call"]
 
-SINK = "unread_tool_call"
+UNKNOWN_TOOL_NAME = "unread_tool_call"
 """The tool that answers calls of tools an agent does not have. No model is ever offered it: the runner gets it
 for the turn in which it is needed, in the very list of tools that it reads the reply with."""
 _CALL_ID = methodcaller("get", "call_id")
-WRAPPED = f'{{"{SINK}"'
+ENCODED_PREFIX = f'{{"{UNKNOWN_TOOL_NAME}"'
 """How the arguments of a call begin whose text the SDK could not have read."""
 
 
-class Slot:
+class AgentRun:
     """Where the model and the tools of one framework run find their run of the guard.
 
     Args:
@@ -38,61 +38,63 @@ class Slot:
     Attributes:
         listed: what is known of the tools that the agent has now; None before its first request.
         handoffs: those that it has now, by the names of their tools.
-        sank: True if the history may hold a call that was led to `SINK`.
+        sank: True if the history may hold a call that was led to `UNKNOWN_TOOL_NAME`.
     """
 
     __slots__ = ("_hosted", "_said", "durable", "handoffs", "ident", "listed", "runs", "sank", "who")
 
-    def __init__(self, runs: Runs, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()) -> None:
+    def __init__(
+        self, runs: AdapterRuns, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()
+    ) -> None:
         """Open nothing yet."""
         self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
         self.listed: Any = None
         self.handoffs: dict[str, Any] = {}
         self.sank = True
         self._said = list(said)
-        self._hosted: Hosted | None = None
+        self._hosted: AdapterRun | None = None
 
     @property
-    def hosted(self) -> Hosted:
+    def adapter_run(self) -> AdapterRun:
         """The run, opened if need be."""
         hosted = self._hosted
-        if hosted is None or not self.runs.keeps(hosted, self.ident):
-            hosted = self._hosted = self.runs.of(self.ident, durable=self.durable, **self.who)
+        if hosted is None or not self.runs.has_run(hosted, self.ident):
+            hosted = self._hosted = self.runs.run_for(self.ident, durable=self.durable, **self.who)
         return hosted
 
-    def before(self, history: list[Any]) -> Hosted:
+    def run_for_request(self, history: list[Any]) -> AdapterRun:
         """Return the run for a request with that history, told of what the user said first."""
         # Ids of calls that are in the history already, from before a restart, must not be given again.
-        hosted = self.hosted
-        hosted.take_ids(filter(None, map(_CALL_ID, history)))
+        hosted = self.adapter_run
+        hosted.reserve_ids(filter(None, map(_CALL_ID, history)))
         said, self._said = self._said, []
         for text in said:
             hosted.run.user(text)
         return hosted
 
-    def inside(self, call_id: str) -> Slot:
+    def nested_run(self, call_id: str) -> AgentRun:
         """Return the slot of an agent that a tool call runs: a run of its own, found again if the call is resumed."""
-        return Slot(self.runs, f"{self.ident}/{call_id}", durable=self.durable, who=self.who)
+        return AgentRun(self.runs, f"{self.ident}/{call_id}", durable=self.durable, who=self.who)
 
 
-current: ContextVar[Slot | None] = ContextVar("pokayoke_openai_agents_run", default=None)
+agent_run_var: ContextVar[AgentRun | None] = ContextVar("pokayoke_openai_agents_run", default=None)
 """The run that code is part of; every task the SDK starts for a run inherits it."""
 
 
-def slot_in_use() -> Slot:
+def current_agent_run() -> AgentRun:
     """Return the run this code is part of.
 
     Raises:
         UsageError: a guarded agent was started by something else than its runner.
     """
-    slot = current.get()
+    slot = agent_run_var.get()
     if slot is None:
         raise UsageError("a guarded agent is started by GuardedRunner.run, run_sync or run_streamed, not by Runner")
     return slot
 
 
-def as_heard(ident: str, name: str, text: str) -> ToolCall:
+def original_call(ident: str, name: str, text: str) -> ToolCall:
     """Return the call as the model wrote it, from what stands in the SDK's item."""
-    if text.startswith(WRAPPED):
-        return written(ident, name, json.loads(text))
+    if text.startswith(ENCODED_PREFIX):
+        return decode_call(ident, name, json.loads(text))
     return ToolCall(ident, name, text)

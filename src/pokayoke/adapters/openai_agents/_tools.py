@@ -10,13 +10,13 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Self
 
-from pokayoke.adapters._host.finish_reasons import Around
-from pokayoke.adapters._host.run import Hosted, plain, written
-from pokayoke.adapters.openai_agents._run import Slot, as_heard, current, slot_in_use
+from pokayoke.adapters._host.finish_reasons import Proxy
+from pokayoke.adapters._host.run import AdapterRun, decode_call, value_as_text
+from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run, original_call
 from pokayoke.core.call import Outcome, ToolCall, Verdict
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.core.messages.media import carried
+from pokayoke.core.messages.media import media_block_for
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -34,7 +34,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("openai-agents", "openai-agents") from error
 
-__all__ = ["ListenedServer", "Told", "finals", "guarded_tool", "waits"]
+__all__ = ["ObservedMCPServer", "PendingApprovals", "ResultText", "final_output_behavior", "guard_tool"]
 
 _TRIPWIRES = (
     InputGuardrailTripwireTriggered,
@@ -50,7 +50,7 @@ _SIGNATURE = inspect.signature(lambda context, text: (context, text))
 """What every guarded tool takes. The SDK asks for it before each call, and works it out where it is not told."""
 
 
-def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
+def guard_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
     """Return a function tool whose calls go through the guard.
 
     Args:
@@ -62,36 +62,36 @@ def guarded_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
     bare, name = copy.copy(tool), tool.qualified_name
     bare._failure_error_function, bare._use_default_failure_error_function = None, False  # noqa: SLF001 - public nowhere
 
-    async def invoke(context: Any, text: str) -> Any:
-        slot = slot_in_use()
-        call = as_heard(context.tool_call_id, name, text)
-        inside = slot.inside(call.id)
-        run = _Running(bare, context, inside, typed=typed)
+    async def invoke_tool(context: Any, text: str) -> Any:
+        slot = current_agent_run()
+        call = original_call(context.tool_call_id, name, text)
+        inside = slot.nested_run(call.id)
+        run = _ToolInvocation(bare, context, inside, typed=typed)
         try:
-            outcome = await slot.hosted.acall(call, run)
+            outcome = await slot.adapter_run.acall(call, run)
             if outcome.status == "pending" and context.is_tool_approved(name, call.id):
-                slot.hosted.run.guard.approvals.approve(str(outcome.approval), by="RunState.approve")
-                outcome = await slot.hosted.acall(call, run)
+                slot.adapter_run.run.guard.approvals.approve(str(outcome.approval), by="RunState.approve")
+                outcome = await slot.adapter_run.acall(call, run)
         finally:
             if not run.interrupted:
-                slot.runs.close(inside.ident)
+                slot.runs.close_run(inside.ident)
         if run.steering is not None:
             raise run.steering
-        return run.nested if run.interrupted else _shown(outcome)
+        return run.nested if run.interrupted else _framework_result(outcome)
 
-    invoke.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # where `inspect.signature` looks first
-    invoke.__annotations__.clear()  # the SDK evaluates them before every call
+    invoke_tool.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # where `inspect.signature` looks first
+    invoke_tool.__annotations__.clear()  # the SDK evaluates them before every call
     guarded = copy.copy(tool)
-    guarded.on_invoke_tool = invoke
+    guarded.on_invoke_tool = invoke_tool
     guarded.timeout_seconds = None  # the contract's counts, and a call that is over time is recorded
-    guarded.tool_input_guardrails = [_told(one, name) for one in tool.tool_input_guardrails or ()]
-    guarded.tool_output_guardrails = [_of_values(one) for one in tool.tool_output_guardrails or ()]
+    guarded.tool_input_guardrails = [_wrap_input_guardrail(one, name) for one in tool.tool_input_guardrails or ()]
+    guarded.tool_output_guardrails = [_wrap_output_guardrail(one) for one in tool.tool_output_guardrails or ()]
     if asks or tool.needs_approval:
-        guarded.needs_approval = _asking(name, tool.needs_approval)
+        guarded.needs_approval = _approval_rule(name, tool.needs_approval)
     return guarded
 
 
-class ListenedServer(Around):
+class ObservedMCPServer(Proxy):
     """An MCP server whose results are seen as they come: the SDK keeps the text of a failure, and drops that it is one.
 
     Args:
@@ -106,10 +106,10 @@ class ListenedServer(Around):
         return result
 
 
-class _Running:
+class _ToolInvocation:
     """Runs the tool, with the arguments that the guard lets through."""
 
-    def __init__(self, bare: Any, context: Any, inside: Slot, *, typed: bool) -> None:
+    def __init__(self, bare: Any, context: Any, inside: AgentRun, *, typed: bool) -> None:
         self._bare, self._context, self._inside, self._typed = bare, context, inside, typed
         self.steering: Exception | None = None
         self.interrupted, self.nested = False, None
@@ -120,7 +120,7 @@ class _Running:
         # What the SDK has prepared is for the text the model wrote.
         context._function_tool_arguments = None  # noqa: SLF001 - public nowhere
         seen: list[Any] = []
-        inside, results = current.set(self._inside), _RESULTS.set(seen)
+        inside, results = agent_run_var.set(self._inside), _RESULTS.set(seen)
         try:
             result = await bare.on_invoke_tool(context, text)
         except _TRIPWIRES as steering:
@@ -128,26 +128,26 @@ class _Running:
             raise
         except ModelBehaviorError as refusal:
             if str(refusal).startswith(f"Invalid JSON input for tool {bare.name}"):
-                raise NotBegun("the arguments do not fit the tool's own types", blame="model") from refusal
+                raise ToolNotStarted("the arguments do not fit the tool's own types", blame="model") from refusal
             raise
         finally:
             _RESULTS.reset(results)
-            current.reset(inside)
-        if bare._is_agent_tool and self._waits():  # noqa: SLF001 - public nowhere
+            agent_run_var.reset(inside)
+        if bare._is_agent_tool and self._is_waiting():  # noqa: SLF001 - public nowhere
             self.interrupted, self.nested = True, result
-            raise NotBegun("an agent waits for a person")
+            raise ToolNotStarted("an agent waits for a person")
         if seen:
             return seen[-1]
-        return result if self._typed else _parts(result)
+        return result if self._typed else _to_blocks(result)
 
-    def _waits(self) -> bool:
+    def _is_waiting(self) -> bool:
         """Whether the agent behind the tool was interrupted: it is resumed by the same call, and has not ended."""
         scope = get_agent_tool_state_scope(self._context)
         nested = peek_agent_tool_run_result(self._context.tool_call, scope_id=scope)
         return bool(getattr(nested, "interruptions", None))
 
 
-class Told(str):
+class ResultText(str):
     """What the model reads of a call, with the outcome behind it."""
 
     __slots__ = ("outcome",)
@@ -158,13 +158,13 @@ class Told(str):
         return self
 
 
-class _Blocks(list[Any]):
+class _ResultBlocks(list[Any]):
     """The same, where a result is not text alone."""
 
     outcome: Outcome
 
 
-def _parts(result: Any) -> Any:
+def _to_blocks(result: Any) -> Any:
     """The SDK's own texts, pictures and files, as blocks that the guard knows; any other result as it is."""
     found = None if isinstance(result, str) else ItemHelpers._convert_tool_output_as_structured(result)  # noqa: SLF001 - as above
     if found is None:
@@ -172,18 +172,18 @@ def _parts(result: Any) -> Any:
     return [{**part, "type": "text"} if part["type"] == "input_text" else part for part in found]
 
 
-def _shown(outcome: Outcome) -> Any:
+def _framework_result(outcome: Outcome) -> Any:
     """What the model reads: text, and the pictures and files that the SDK takes beside it."""
-    told: Any = Told(outcome.text)
+    told: Any = ResultText(outcome.text)
     if outcome.content:
-        media = [block for one in outcome.content if (block := carried(one, "responses")) is not None]
+        media = [block for one in outcome.content if (block := media_block_for(one, "responses")) is not None]
         own = [{**block, "type": block["type"].removeprefix("input_")} for block in media]
-        told = _Blocks([{"type": "text", "text": outcome.text}, *own]) if own else told
+        told = _ResultBlocks([{"type": "text", "text": outcome.text}, *own]) if own else told
     told.outcome = outcome
     return told
 
 
-def finals(behaviour: Any) -> Any:
+def final_output_behavior(behaviour: Any) -> Any:
     """Return an agent's `tool_use_behavior` for what guarded tools return: a result that is the run's own last word.
 
     A call that failed is none: the model is asked again. A function of the user's is shown the plain values.
@@ -191,16 +191,16 @@ def finals(behaviour: Any) -> Any:
     if behaviour == "run_llm_again":
         return behaviour
 
-    def final(context: Any, results: list[Any]) -> Any:
+    def choose_final_output(context: Any, results: list[Any]) -> Any:
         if callable(behaviour):
-            return behaviour(context, [replace(one, output=_value(one.output)) for one in results])
+            return behaviour(context, [replace(one, output=_output_value(one.output)) for one in results])
         stops = None if isinstance(behaviour, str) else behaviour.get("stop_at_tool_names", ())
         chosen = results[:1] if stops is None else [one for one in results if one.tool.name in stops][:1]
         if not chosen or not getattr(getattr(chosen[0].output, "outcome", None), "ok", True):
             return ToolsToFinalOutputResult(is_final_output=False)
-        return ToolsToFinalOutputResult(is_final_output=True, final_output=_value(chosen[0].output))
+        return ToolsToFinalOutputResult(is_final_output=True, final_output=_output_value(chosen[0].output))
 
-    return final
+    return choose_final_output
 
 
 def _is_unfit(verdict: Verdict) -> bool:
@@ -208,15 +208,18 @@ def _is_unfit(verdict: Verdict) -> bool:
     return verdict.decision == "refuse" and verdict.stop_reason == "invalid_arguments"
 
 
-def _told(guardrail: Any, name: str) -> Any:
+def _wrap_input_guardrail(guardrail: Any, name: str) -> Any:
     """The guardrail, which judges the arguments that will run.
 
     The run gets to know its no to a call; nobody else is asked about that call any more.
     """
 
-    async def run(data: Any) -> Any:
+    async def run_guardrail(data: Any) -> Any:
         context = data.context
-        hosted, call = slot_in_use().hosted, as_heard(context.tool_call_id, name, context.tool_arguments)
+        hosted, call = (
+            current_agent_run().adapter_run,
+            original_call(context.tool_call_id, name, context.tool_arguments),
+        )
         verdict = hosted.run.check(call)
         if _is_unfit(verdict):
             return ToolGuardrailFunctionOutput.allow()
@@ -225,48 +228,48 @@ def _told(guardrail: Any, name: str) -> Any:
             data.context.tool_arguments = json.dumps(verdict.arguments)
         output = await guardrail.run(data)
         if output.behavior["type"] == "reject_content":
-            outcome = await hosted.acall(call, _rejected)
+            outcome = await hosted.acall(call, _call_rejected)
             if outcome.status == "pending":
                 hosted.run.guard.approvals.deny(str(outcome.approval), by=guardrail.get_name())
-                await hosted.acall(call, _rejected)
+                await hosted.acall(call, _call_rejected)
         return output
 
     other = copy.copy(guardrail)
-    other.run = run
+    other.run = run_guardrail
     return other
 
 
-def _rejected(_arguments: dict[str, Any]) -> Any:
-    raise NotBegun("a guardrail of the tool's input has rejected it", blame="policy")
+def _call_rejected(_arguments: dict[str, Any]) -> Any:
+    raise ToolNotStarted("a guardrail of the tool's input has rejected it", blame="policy")
 
 
-def _of_values(guardrail: Any) -> Any:
+def _wrap_output_guardrail(guardrail: Any) -> Any:
     """The guardrail, shown what the tool has returned instead of what the model reads."""
     other = copy.copy(guardrail)
-    other.run = lambda data: guardrail.run(replace(data, output=_value(data.output)))
+    other.run = lambda data: guardrail.run(replace(data, output=_output_value(data.output)))
     return other
 
 
-def _value(output: Any) -> Any:
+def _output_value(output: Any) -> Any:
     outcome = getattr(output, "outcome", None)
     if not isinstance(outcome, Outcome) or not outcome.ok or (outcome.value is None and outcome.content):
         return output
-    return plain(outcome) if outcome.value is None and outcome.status == "replayed" else outcome.value
+    return value_as_text(outcome) if outcome.value is None and outcome.status == "replayed" else outcome.value
 
 
 # -- approvals ----------------------------------------------------------------------------------------
 
 
-class waits:  # noqa: N801 - a name for three functions that belong together
+class PendingApprovals:
     """What the guard knows of calls that wait for a person."""
 
     @staticmethod
-    def asked(item: Any) -> ToolCall:
+    def interrupted_call(item: Any) -> ToolCall:
         """Return the call of an interruption."""
-        return as_heard(item.call_id or "", item.qualified_name or "", item.arguments or "")
+        return original_call(item.call_id or "", item.qualified_name or "", item.arguments or "")
 
     @staticmethod
-    def question(hosted: Hosted, call: ToolCall) -> Approval | None:
+    def find_question(hosted: AdapterRun, call: ToolCall) -> Approval | None:
         """Return the question about a call, answered or not; None if there is none, or nothing to ask."""
         verdict = hosted.run.check(call)
         if verdict.decision != "ask":
@@ -276,43 +279,46 @@ class waits:  # noqa: N801 - a name for three functions that belong together
         return next((one for one in known if (one.run_id, one.contract, one.arguments) == about), None)
 
     @staticmethod
-    def denied(hosted: Hosted, call: ToolCall) -> None:
+    def record_denial(hosted: AdapterRun, call: ToolCall) -> None:
         """Take a person's no to a call, which the SDK will not hand on."""
-        question = waits.question(hosted, call)
+        question = PendingApprovals.find_question(hosted, call)
         if question is not None and question.status == "waiting":
             hosted.run.guard.approvals.deny(question.id, by="RunState.reject")
-            hosted.call(call, _unwanted)  # so that the run knows what was not done
+            hosted.call(call, _call_denied)  # so that the run knows what was not done
 
 
-def _unwanted(_arguments: dict[str, Any]) -> Any:
-    raise NotBegun("a person has denied it")
+def _call_denied(_arguments: dict[str, Any]) -> Any:
+    raise ToolNotStarted("a person has denied it")
 
 
-async def _wanted(own: Any, *given: Any) -> bool:
+async def _needs_approval(own: Any, *given: Any) -> bool:
     """Whether the tool's own setting wants a person to be asked."""
     answer = own(*given) if callable(own) else own
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
-def _asking(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], Any]:
+def _approval_rule(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], Any]:
     """What decides whether the SDK interrupts the run before a call."""
 
-    async def asks(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        hosted, call = slot_in_use().hosted, written(call_id, name, arguments)
+    async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        hosted, call = current_agent_run().adapter_run, decode_call(call_id, name, arguments)
         verdict = hosted.run.check(call)
         if _is_unfit(verdict):
             return False
-        if await _wanted(own, context, arguments if verdict.arguments is None else verdict.arguments, call_id):
+        if await _needs_approval(own, context, arguments if verdict.arguments is None else verdict.arguments, call_id):
             return True
         if verdict.decision != "ask":
             return False
-        if (question := waits.question(hosted, call)) is not None and question.status not in {"waiting", "used"}:
+        if (question := PendingApprovals.find_question(hosted, call)) is not None and question.status not in {
+            "waiting",
+            "used",
+        }:
             return False
         # So that the question stands where others look for it, too.
         ticket = await hosted.run.abegin(call)
         if ticket.outcome is not None:
             return ticket.outcome.status == "pending"
-        await hosted.run.afinish(ticket, error=NotBegun("it is run later"))
+        await hosted.run.afinish(ticket, error=ToolNotStarted("it is run later"))
         return False
 
-    return asks
+    return needs_approval

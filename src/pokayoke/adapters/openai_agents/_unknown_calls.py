@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.openai_agents._run import SINK, WRAPPED, as_heard, slot_in_use
+from pokayoke.adapters.openai_agents._run import ENCODED_PREFIX, UNKNOWN_TOOL_NAME, current_agent_run, original_call
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.correct.correct import prepare
+from pokayoke.core.correct.correct import correct_arguments
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.flow.steps import NotBegun
-from pokayoke.core.intake import finding_for, read_arguments
-from pokayoke.core.json.canonical import digest
+from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.core.intake import read_arguments, reading_finding
+from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.output.model_text import refusal_text
 from pokayoke.errors import ContractError, MissingExtraError
 
@@ -26,10 +26,17 @@ except ImportError as error:
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["Handed", "as_written", "is_object", "loosened", "offer", "sink"]
+__all__ = [
+    "GuardedHandoff",
+    "is_object",
+    "tool_definition",
+    "unknown_tool",
+    "with_original_names",
+    "without_strict_mode",
+]
 
 
-class Handed:
+class GuardedHandoff:
     """A handoff, whose arguments are read as those of a write: what it starts may change things.
 
     Args:
@@ -40,7 +47,7 @@ class Handed:
         """Look at nothing yet; most replies hand nobody over."""
         self._handoff = handoff
 
-    def read(self, text: Any, snapshot: Snapshot) -> tuple[Any, tuple[Finding, ...]]:
+    def check_arguments(self, text: Any, snapshot: Snapshot) -> tuple[Any, tuple[Finding, ...]]:
         """Return the arguments as the SDK can take them, and what is wrong with them if it cannot.
 
         Args:
@@ -51,21 +58,21 @@ class Handed:
         if not schema.get("properties"):
             return text, ()  # the SDK does not look at them
         # Of keys that it does not know, the SDK makes nothing.
-        schema = {**loosened(schema), "additionalProperties": True}
+        schema = {**without_strict_mode(schema), "additionalProperties": True}
         try:
             contract = Contract.from_schema(self._handoff.tool_name, schema)
         except ContractError:
             return text, ()
         reading = read_arguments(text, schema=contract.input)
         if reading.value is None or reading.grade == "edited":
-            return text, (finding_for(reading, effect="write", tool=contract.name),)
-        prepared = prepare(reading.value, contract, kinds=snapshot.policy.corrections.write)
+            return text, (reading_finding(reading, effect="write", tool=contract.name),)
+        prepared = correct_arguments(reading.value, contract, kinds=snapshot.policy.corrections.write)
         if prepared.findings or (reading.grade == "exact" and not prepared.changed):
             return text, prepared.findings
         return json.dumps(prepared.value, ensure_ascii=False), ()
 
 
-def loosened(schema: Mapping[str, Any]) -> dict[str, Any]:
+def without_strict_mode(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without what strict mode adds for the provider: a field with a default is none too many."""
     loose = dict(schema)
     shown = loose.get("properties", {})
@@ -74,32 +81,32 @@ def loosened(schema: Mapping[str, Any]) -> dict[str, Any]:
     return loose
 
 
-def offer(contract: Any) -> Any:
+def tool_definition(contract: Any) -> Any:
     """Return the definition of a tool that the guard itself answers."""
     schema = dict(contract.input_schema)
-    return FunctionTool(contract.name, contract.description, schema, _answered, strict_json_schema=False)
+    return FunctionTool(contract.name, contract.description, schema, _answer_unknown_call, strict_json_schema=False)
 
 
-async def _answered(context: Any, text: str) -> str:
+async def _answer_unknown_call(context: Any, text: str) -> str:
     """Answer a call that no tool of the agent can take. The guard's own tools are known to it alone."""
-    slot = slot_in_use()
-    hosted, call = slot.hosted, as_heard(context.tool_call_id, SINK, text)
-    plan = hosted.run.snapshot.find(call.name)
+    slot = current_agent_run()
+    hosted, call = slot.adapter_run, original_call(context.tool_call_id, UNKNOWN_TOOL_NAME, text)
+    plan = hosted.run.snapshot.find_plan(call.name)
     handed = slot.handoffs.get(call.name)
     wrong = handed.read(call.arguments, hosted.run.snapshot)[1] if handed and call.stop_reason is None else ()
     if wrong:
-        return _sent_back(hosted.run, call, wrong).text
+        return _refuse_handoff(hosted.run, call, wrong).text
     if isinstance(plan, Finding) or plan.contract is hosted.run.guard.pager:
         return (await hosted.acall(call)).text
 
-    def missing(_arguments: dict[str, Any]) -> Any:
-        raise NotBegun("it is not among the tools of the agent now", blame="model")
+    def tool_missing(_arguments: dict[str, Any]) -> Any:
+        raise ToolNotStarted("it is not among the tools of the agent now", blame="model")
 
-    told, known = (await hosted.acall(call, missing)).text, slot.listed.names if slot.listed is not None else ()
+    told, known = (await hosted.acall(call, tool_missing)).text, slot.listed.names if slot.listed is not None else ()
     return f"{plan.contract.name} is not among your tools now. There are: {', '.join(known) or 'none'}.\n{told}"
 
 
-def _sent_back(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:
+def _refuse_handoff(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:
     """Refuse a handoff, which has no contract, so that it counts like any call that is refused."""
     outcome = Outcome(
         status="refused",
@@ -110,27 +117,31 @@ def _sent_back(run: Run, call: ToolCall, wrong: tuple[Finding, ...]) -> Outcome:
         stop_reason="invalid_arguments",
         message=wrong[0].message,
     )
-    said = digest(str(call.arguments).encode("utf-8", "surrogatepass"))
-    run.rounds.note(outcome, said, None, run.snapshot.kinds, run.snapshot.policy.loop)
+    said = sha256_hex(str(call.arguments).encode("utf-8", "surrogatepass"))
+    run.rounds.count_outcome(outcome, said, None, run.snapshot.kinds, run.snapshot.policy.loop)
     run.note("handoff", ok=False, tool=call.name, error=wrong[0].code, reason=outcome.message)
     run.progress.tokens.note(outcome.text)
-    run.progress.matters.ended(outcome, call)
+    run.progress.matters.record_outcome(outcome, call)
     return outcome
 
 
-sink = FunctionTool(SINK, "", {"type": "object", "properties": {}}, _answered, strict_json_schema=False)
+unknown_tool = FunctionTool(
+    UNKNOWN_TOOL_NAME, "", {"type": "object", "properties": {}}, _answer_unknown_call, strict_json_schema=False
+)
 
 
-def as_written(items: list[Any]) -> list[Any]:
+def with_original_names(items: list[Any]) -> list[Any]:
     """Return the history with the names that the model wrote, of calls that were led to the tool that answers them."""
-    if not any(item.get("name") == SINK for item in items):
+    if not any(item.get("name") == UNKNOWN_TOOL_NAME for item in items):
         return items
-    return [_restored(item) if item.get("name") == SINK and "arguments" in item else item for item in items]
+    return [
+        _restore_call(item) if item.get("name") == UNKNOWN_TOOL_NAME and "arguments" in item else item for item in items
+    ]
 
 
-def _restored(item: Any) -> Any:
+def _restore_call(item: Any) -> Any:
     try:
-        kept = json.loads(item["arguments"])[SINK]
+        kept = json.loads(item["arguments"])[UNKNOWN_TOOL_NAME]
     except (ValueError, KeyError, TypeError):
         return item
     text = kept.get("arguments")
@@ -142,6 +153,6 @@ def _restored(item: Any) -> Any:
 def is_object(text: Any) -> bool:
     """Return whether the SDK can read these arguments as they are."""
     try:
-        return isinstance(text, str) and not text.startswith(WRAPPED) and isinstance(json.loads(text), dict)
+        return isinstance(text, str) and not text.startswith(ENCODED_PREFIX) and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False

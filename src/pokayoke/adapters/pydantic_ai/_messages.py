@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pokayoke.adapters._host.finish_reasons import worst
-from pokayoke.adapters._host.run import Asked
+from pokayoke.adapters._host.finish_reasons import cut_or_last
+from pokayoke.adapters._host.run import ReplyCall
 from pokayoke.core.call import Outcome, ToolCall, Verdict
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.messages.replies import Ids
+from pokayoke.core.messages.replies import CallIds
 from pokayoke.core.output.content_blocks import as_blocks
-from pokayoke.core.output.model_text import present
-from pokayoke.core.output.preview import preview
+from pokayoke.core.output.model_text import result_text
+from pokayoke.core.output.preview import build_preview
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
-_NAME_THEIR_END = frozenset({
+_STREAMS_WITH_REASON = frozenset({
     "AnthropicStreamedResponse", "BedrockStreamedResponse", "GeminiStreamedResponse", "GroqStreamedResponse",
     "MistralStreamedResponse", "OpenAIResponsesStreamedResponse",
 })  # fmt: skip
@@ -48,7 +48,7 @@ _NAME_THEIR_END = frozenset({
 # -- replies ------------------------------------------------------------------------------------------
 
 
-def stop_reason(response: ModelResponse) -> str | None:
+def finish_reason(response: ModelResponse) -> str | None:
     """Return why a message ended; a word that proves a cut, wherever the framework keeps it, comes first."""
     if response.state in ("incomplete", "interrupted"):
         return "incomplete"
@@ -56,7 +56,7 @@ def stop_reason(response: ModelResponse) -> str | None:
     return raw if is_cut(raw) else response.finish_reason
 
 
-def broke_off(stream: Any, response: ModelResponse) -> bool:
+def has_broken_off(stream: Any, response: ModelResponse) -> bool:
     """Return whether a stream ended without a word on why, where its provider always says so.
 
     Args:
@@ -68,36 +68,36 @@ def broke_off(stream: Any, response: ModelResponse) -> bool:
     if said is False:  # at a chat completion the framework then says itself that it has ended well
         return True
     told = response.finish_reason or (response.provider_details or {}).get("finish_reason")
-    return not told and any(kind.__name__ in _NAME_THEIR_END for kind in type(stream).__mro__)
+    return not told and any(kind.__name__ in _STREAMS_WITH_REASON for kind in type(stream).__mro__)
 
 
-def keeping_a_cut(stream: Any) -> Any:
+def keep_cut_reason(stream: Any) -> Any:
     """Have a stream of chat chunks keep a cut that it has told: the framework believes the last reason."""
     mapped = getattr(stream, "_map_finish_reason", None)
     if mapped is not None:
         told: list[Any] = []
 
-        def worst_of(reason: Any) -> Any:
+        def map_reason(reason: Any) -> Any:
             told.append(reason)
-            return mapped(worst(told))
+            return mapped(cut_or_last(told))
 
-        stream._map_finish_reason = worst_of  # noqa: SLF001 - its own place for that
+        stream._map_finish_reason = map_reason  # noqa: SLF001 - its own place for that
     return stream
 
 
-def asked(part: ToolCallPart) -> Asked:
+def reply_call(part: ToolCallPart) -> ReplyCall:
     """Return a call as it stands in a reply."""
-    return Asked(part.tool_call_id, part.tool_name, arguments(part))
+    return ReplyCall(part.tool_call_id, part.tool_name, call_arguments(part))
 
 
-def arguments(part: ToolCallPart) -> str | dict[str, Any]:
+def call_arguments(part: ToolCallPart) -> str | dict[str, Any]:
     """Return the arguments of a call as the model wrote them."""
     return "" if part.args is None else part.args
 
 
-def written(part: ToolCallPart, reason: str | None) -> ToolCall:
+def call_in_message(part: ToolCallPart, reason: str | None) -> ToolCall:
     """Return the call that stands in a message, with that message's end."""
-    return ToolCall(part.tool_call_id, part.tool_name, arguments(part), "length" if is_cut(reason) else None)
+    return ToolCall(part.tool_call_id, part.tool_name, call_arguments(part), "length" if is_cut(reason) else None)
 
 
 def calls(reply: ModelResponse, run: Any = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
@@ -107,25 +107,25 @@ def calls(reply: ModelResponse, run: Any = None) -> list[ToolCall]:  # noqa: ARG
         reply: what `pydantic_ai.direct.model_request` or a model's `request` returned.
         run: the run they are for.
     """
-    ids, reason = Ids(), stop_reason(reply)
+    ids, reason = CallIds(), finish_reason(reply)
     return [
-        ToolCall(ids.of(part.tool_call_id), part.tool_name, arguments(part), reason)
+        ToolCall(ids.unique_id(part.tool_call_id), part.tool_name, call_arguments(part), reason)
         for part in reply.parts
         if isinstance(part, ToolCallPart)
     ]
 
 
-def plain_text(parameters: ModelRequestParameters) -> bool:
+def may_answer_text(parameters: ModelRequestParameters) -> bool:
     """True if the user may be answered with words of any kind, not with a structure."""
     return bool(parameters.allow_text_output) and parameters.output_mode in ("text", "tool", "tool_or_text")
 
 
-def said(response: ModelResponse) -> str:
+def reply_text(response: ModelResponse) -> str:
     """Return the text of a reply."""
     return "".join(part.content for part in response.parts if isinstance(part, TextPart))
 
 
-def ended_well(messages: Sequence[ModelMessage], tool: str) -> bool:
+def has_succeeded(messages: Sequence[ModelMessage], tool: str) -> bool:
     """Return whether the latest result of a tool in a history is one."""
     found = (part for one in reversed(messages) for part in reversed(one.parts))
     results = (part for part in found if isinstance(part, (ToolReturnPart, RetryPromptPart)) and part.tool_name == tool)
@@ -151,14 +151,14 @@ def prompt_at_end(messages: list[ModelMessage]) -> Any:
     return said or None
 
 
-def reworded(parts: Iterable[Any], text: str) -> list[Any]:
+def with_text(parts: Iterable[Any], text: str) -> list[Any]:
     """Return the parts of a reply with one text in place of its own."""
     return [*(part for part in parts if not isinstance(part, TextPart)), TextPart(text)]
 
 
 # -- results ------------------------------------------------------------------------------------------
 
-_MOST = 50_000
+_MAX_CHARS = 50_000
 """Of words beside a value that has a schema, a model reads no more."""
 
 
@@ -172,7 +172,7 @@ def message(outcome: Outcome) -> ToolReturnPart:
     )
 
 
-class Returned(NamedTuple):
+class SplitResult(NamedTuple):
     """What a tool returned, taken apart."""
 
     value: Any
@@ -183,7 +183,7 @@ class Returned(NamedTuple):
     """Its words among that which a schema of the value does not describe."""
 
 
-def taken_apart(result: Any, *, described: bool) -> Returned:
+def split_result(result: Any, *, described: bool) -> SplitResult:
     """Take a tool's return value apart: files become blocks that nobody reads, all else is data.
 
     Args:
@@ -197,25 +197,25 @@ def taken_apart(result: Any, *, described: bool) -> Returned:
     joined = [words] if words and not described and as_blocks(value) is None else []
     if joined or any(map(is_file, items)):
         items = items if any(map(is_file, items)) else [] if value is None else [value]
-        value = {"content": [_block(item) for item in (*items, *joined)]}
-    return Returned(value, more, "" if joined else words)
+        value = {"content": [_to_block(item) for item in (*items, *joined)]}
+    return SplitResult(value, more, "" if joined else words)
 
 
-def _block(item: Any) -> dict[str, Any]:
+def _to_block(item: Any) -> dict[str, Any]:
     if is_file(item):
         return {"type": "file", "file": item}
     return {"type": "text", "text": item if isinstance(item, str) else pydantic_core.to_json(item).decode()}
 
 
-def put_together(outcome: Outcome, more: ToolReturn[Any] | None, words: str) -> Any:
+def join_result(outcome: Outcome, more: ToolReturn[Any] | None, words: str) -> Any:
     """Return what the framework puts into its history for a call that ended well.
 
     What a tool says is its result, however it says it: beside the result the framework would let the user say it.
     """
     text = outcome.text
     if words:
-        kept = words if len(words) <= _MOST else preview(words, handle=None, tool=outcome.tool)
-        text += "\n" + present(kept, tool=outcome.tool, call_id=outcome.call_id, trust="unchecked")
+        kept = words if len(words) <= _MAX_CHARS else build_preview(words, handle=None, tool=outcome.tool)
+        text += "\n" + result_text(kept, tool=outcome.tool, call_id=outcome.call_id, trust="unchecked")
     files = [block["file"] for block in outcome.content if isinstance(block, dict) and is_file(block.get("file"))]
     value = [text, *files] if files else text
     if more is None:
@@ -224,7 +224,7 @@ def put_together(outcome: Outcome, more: ToolReturn[Any] | None, words: str) -> 
     return ToolReturn(return_value=value, content=beside or None, metadata=more.metadata, tools=more.tools)
 
 
-def refused(part: ToolCallPart, text: Any) -> ToolRetryError:
+def retry_error(part: ToolCallPart, text: Any) -> ToolRetryError:
     """Return what makes the framework answer a call with an error, without a charge to its budget of retries."""
     return ToolRetryError(
         ToolReturnPart(tool_name=part.tool_name, content=text, tool_call_id=part.tool_call_id, outcome="retried")
@@ -234,25 +234,25 @@ def refused(part: ToolCallPart, text: Any) -> ToolRetryError:
 # -- a history ----------------------------------------------------------------------------------------
 
 
-def show(part: ToolCallPart, verdict: Verdict) -> None:
+def show_effective_call(part: ToolCallPart, verdict: Verdict) -> None:
     """Let whoever gets a call outside of the run read it as it counts: nobody judges it behind them."""
     if verdict.repairs or verdict.corrections:
         part.args, part.id = verdict.arguments, None
 
 
-def call_ids(messages: list[ModelMessage]) -> frozenset[str]:
+def known_ids(messages: list[ModelMessage]) -> frozenset[str]:
     """Return the ids that calls of a history have."""
     return frozenset(part.tool_call_id for one in messages for part in one.parts if isinstance(part, ToolCallPart))
 
 
-def holds(one: ModelMessage, part: ToolCallPart) -> bool:
+def has_call(one: ModelMessage, part: ToolCallPart) -> bool:
     """True if a message is the reply in which a call stands."""
     return isinstance(one, ModelResponse) and any(
         isinstance(other, ToolCallPart) and other.tool_call_id == part.tool_call_id for other in one.parts
     )
 
 
-def own_reply(messages: list[ModelMessage], response: ModelResponse) -> ModelResponse:
+def copy_reply(messages: list[ModelMessage], response: ModelResponse) -> ModelResponse:
     """Put a reply into a history that may be changed, and return it: the one that was handed in is its owner's."""
     own = replace(response, parts=[replace(one) if isinstance(one, ToolCallPart) else one for one in response.parts])
     messages[:] = [own if one is response else one for one in messages]
@@ -267,21 +267,21 @@ def is_silent(one: ModelMessage) -> bool:
     )
 
 
-def spoken(one: ModelMessage) -> ModelMessage:
+def fill_silent_reply(one: ModelMessage) -> ModelMessage:
     """The message, but for one without a word: where sides take turns, none may be left out of a request."""
     return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if is_silent(one) else one
 
 
 # -- ids ----------------------------------------------------------------------------------------------
 
-_OURS = 8
+_UUID_VERSION = 8
 """The version of an UUID that RFC 9562 leaves to whoever makes it."""
 
 
 def fresh_id() -> str:
     """Return an id for a run or a conversation that was given none. Like the framework's own it sorts by time."""
     made = bytearray(int(time.time() * 1_000).to_bytes(6, "big") + os.urandom(10))
-    made[6] = _OURS << 4 | made[6] & 0x0F
+    made[6] = _UUID_VERSION << 4 | made[6] & 0x0F
     made[8] = 0x80 | made[8] & 0x3F
     return str(uuid.UUID(bytes=bytes(made)))
 
@@ -289,11 +289,11 @@ def fresh_id() -> str:
 def is_fresh(ident: str) -> bool:
     """True if an id came from here, so that no restart can know it unless it finds it in a history."""
     try:
-        return uuid.UUID(ident).version == _OURS
+        return uuid.UUID(ident).version == _UUID_VERSION
     except ValueError:
         return False
 
 
-def named_by(run_id: str) -> str:
+def conversation_id_of(run_id: str) -> str:
     """Return the id of the conversation of a run that was given a name: always the same."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, run_id))

@@ -15,7 +15,7 @@ except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
 
-class Watched(WrapperModel):
+class ObservedModel(WrapperModel):
     """A model whose streams somebody watches.
 
     Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pokayoke.adapters.pydantic_ai._messages import refused, taken_apart
-from pokayoke.adapters.pydantic_ai._tools import from_server
+from pokayoke.adapters.pydantic_ai._messages import retry_error, split_result
+from pokayoke.adapters.pydantic_ai._tools import is_from_server
 from pokayoke.core.call import ToolCall
-from pokayoke.core.flow.steps import NotBegun
+from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import MissingExtraError
 
 try:
@@ -30,13 +30,13 @@ try:
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
-THROUGH = (CallDeferred, ApprovalRequired)
+CONTROL_EXCEPTIONS = (CallDeferred, ApprovalRequired)
 """By these a tool says that its call is answered elsewhere: it has done nothing."""
 
 Handler = Callable[[Any], Awaitable[Any]]
 
 
-class Continuation:
+class ToolInvocation:
     """What the guard calls to run a tool: the framework's own validation and execution, hooks of others included.
 
     Args:
@@ -73,7 +73,7 @@ class Continuation:
     async def __call__(self, arguments: dict[str, Any]) -> Any:
         """Run the tool with the effective arguments."""
         self.again, self.more, self.words = None, None, ""
-        validated = await self._validated(arguments)
+        validated = await self._validate_arguments(arguments)
         assert self.execute is not None, "a tool is only run by the hook around its execution"
         try:
             result = await self.execute(validated)
@@ -83,18 +83,18 @@ class Continuation:
             self.limit = limit
             raise
         except (ToolFailed, ToolFailedError) as failed:
-            result = _failure(_words(failed))
+            result = _failure_result(_failure_text(failed))
         except ModelRetry as asked:
             # Not the tool's: a hook around it, and nobody can tell whether before or after it ran.
             if not self.reads:
                 raise
-            raise self._once_more(asked.message) from asked
+            raise self._request_retry(asked.message) from asked
         except (ToolRetryError, UnexpectedModelBehavior) as asked:
-            result = self._asked_again(asked)
-        value, self.more, self.words = taken_apart(result, described=self.described)
+            result = self._judge_retry(asked)
+        value, self.more, self.words = split_result(result, described=self.described)
         return value
 
-    async def _validated(self, arguments: dict[str, Any]) -> Any:
+    async def _validate_arguments(self, arguments: dict[str, Any]) -> Any:
         if self._validate is None:
             return arguments
         try:
@@ -102,17 +102,17 @@ class Continuation:
         except SkipToolValidation as instead:
             return instead.validated_args
         except ValidationError as wrong:
-            raise self._once_more(wrong.errors(include_url=False, include_context=False)) from wrong
+            raise self._request_retry(wrong.errors(include_url=False, include_context=False)) from wrong
         except (ModelRetry, ToolFailed) as wrong:
-            raise self._once_more(wrong.message) from wrong
+            raise self._request_retry(wrong.message) from wrong
         except Exception as other:
             # The framework wraps a deferral by an argument validator into an exception of its own.
             deferral: Any = getattr(other, "deferral", None)
-            if isinstance(deferral, THROUGH):
+            if isinstance(deferral, CONTROL_EXCEPTIONS):
                 raise deferral from other
             raise
 
-    def _asked_again(self, asked: ToolRetryError | UnexpectedModelBehavior) -> Any:
+    def _judge_retry(self, asked: ToolRetryError | UnexpectedModelBehavior) -> Any:
         """Return the result that a request for another try stands for, or raise what it is.
 
         A tool that raises `ModelRetry` says that it may be called again, so it has done nothing. Two things look
@@ -127,30 +127,30 @@ class Continuation:
         if not isinstance(wish, ModelRetry) and not self.reads:
             raise asked
         told: Any = wish.message if isinstance(wish, ModelRetry) else asked.tool_retry.content
-        if _out_of_time(asked):
+        if _is_timeout(asked):
             raise TimeoutError(told) from asked
         manager = self._context.tool_manager
-        if manager is not None and from_server((manager.tools or {}).get(self.part.tool_name)):
-            return _failure(str(told))
+        if manager is not None and is_from_server((manager.tools or {}).get(self.part.tool_name)):
+            return _failure_result(str(told))
         # The budget of retries may be spent; whether the run goes on is the loop guard's to say.
-        raise self._once_more(told) from asked
+        raise self._request_retry(told) from asked
 
-    def _once_more(self, told: Any) -> NotBegun:
-        self.again = refused(self.part, told)
-        return NotBegun("asked for another try", blame="tool")
+    def _request_retry(self, told: Any) -> ToolNotStarted:
+        self.again = retry_error(self.part, told)
+        return ToolNotStarted("asked for another try", blame="tool")
 
 
-def _words(error: ToolFailed | ToolFailedError) -> str:
+def _failure_text(error: ToolFailed | ToolFailedError) -> str:
     said = error.message if isinstance(error, ToolFailed) else error.tool_failed.model_response_str(wrap_if_error=False)
     return str(said)
 
 
-def _failure(text: str) -> dict[str, Any]:
+def _failure_result(text: str) -> dict[str, Any]:
     """The result of a tool that says itself that it failed."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def _out_of_time(error: BaseException) -> bool:
+def _is_timeout(error: BaseException) -> bool:
     """True for a deadline, such as that of `Tool(timeout=...)`: the tool had begun, and nobody knows what it did."""
     seen: BaseException | None = error
     while seen is not None:
@@ -160,11 +160,11 @@ def _out_of_time(error: BaseException) -> bool:
     return False
 
 
-async def absent(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of a continuation
+async def tool_missing(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of a continuation
     """Stand in for a tool that the agent does not have."""
-    raise NotBegun("the agent has no such tool now", blame="tool")
+    raise ToolNotStarted("the agent has no such tool now", blame="tool")
 
 
-async def outside(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - as above
+async def call_deferred(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - as above
     """Stand in for a tool that is run elsewhere."""
     raise CallDeferred

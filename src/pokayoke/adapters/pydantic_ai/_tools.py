@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host import run as hosted
-from pokayoke.adapters._host.run import Described
-from pokayoke.adapters._host.visibility import hides
+from pokayoke.adapters._host.run import ToolDescription
+from pokayoke.adapters._host.visibility import is_hidden
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import MissingExtraError, UsageError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MCP = "pydantic_ai.mcp"
 HIDDEN: dict[str, Any] = {}
 """The schema of a tool that a run may not use."""
-_STRANGER = {"pokayoke": "stranger"}
+_PLACEHOLDER = {"pokayoke": "stranger"}
 _NO_TOOLS: AbstractToolset[Any] = FunctionToolset()
 _ANYTHING = TypeAdapter(Any).validator
 
@@ -54,20 +54,20 @@ def contracts(
         UsageError: something is no tool, or a tool is named that does not exist.
         ContractError: a field contradicts another or its schema.
     """
-    known = [_described(one) for given in tools for one in _definitions(given)]
-    return hosted.contracts(known, reads=reads, destructive=destructive, fields=fields)
+    known = [_describe_tool(one) for given in tools for one in _tool_definitions(given)]
+    return hosted.build_contracts(known, reads=reads, destructive=destructive, fields=fields)
 
 
-def demanding(run: Run, settings: ModelSettings) -> ModelSettings:
+def settings_without_hidden(run: Run, settings: ModelSettings) -> ModelSettings:
     """Return what a request is sent with, without a demand for tools that are hidden: the framework refuses that.
 
     A list to choose from gets shorter, and never open.
     """
     choice = settings.get("tool_choice")
     names = choice.function_tools if isinstance(choice, ToolOrOutput) else choice
-    if not isinstance(names, list) or not any(hides(run, name) for name in names):
+    if not isinstance(names, list) or not any(is_hidden(run, name) for name in names):
         return settings
-    shown = [name for name in names if not hides(run, name)]
+    shown = [name for name in names if not is_hidden(run, name)]
     if isinstance(choice, ToolOrOutput):
         return {**settings, "tool_choice": ToolOrOutput(function_tools=shown)}
     return {**settings, "tool_choice": shown or "none"}
@@ -88,7 +88,7 @@ async def definitions(*toolsets: Any, deps: Any = None) -> list[ToolDefinition]:
     return found
 
 
-def _definitions(given: Any) -> Iterator[ToolDefinition]:
+def _tool_definitions(given: Any) -> Iterator[ToolDefinition]:
     if isinstance(given, ToolDefinition):
         yield given
     elif isinstance(given, Tool):
@@ -100,18 +100,18 @@ def _definitions(given: Any) -> Iterator[ToolDefinition]:
         raise UsageError(f"{given.label} has to be asked for its tools: contracts(await definitions(toolset))")
     elif isinstance(toolsets := getattr(given, "toolsets", None), Sequence):
         for toolset in toolsets:
-            yield from _definitions(toolset)
+            yield from _tool_definitions(toolset)
     elif callable(given):
         yield Tool(given).tool_def
     else:
         raise UsageError(f"{given!r} is no tool: give functions, Tool objects, toolsets or an agent")
 
 
-def _described(tool: ToolDefinition) -> Described:
-    return Described(tool.name, tool.description or "", tool.parameters_json_schema)
+def _describe_tool(tool: ToolDefinition) -> ToolDescription:
+    return ToolDescription(tool.name, tool.description or "", tool.parameters_json_schema)
 
 
-def let_in(run: Run, ctx: RunContext[Any], parts: Iterable[ToolCallPart]) -> list[str]:
+def framework_names(run: Run, ctx: RunContext[Any], parts: Iterable[ToolCallPart]) -> list[str]:
     """Return the names by which the framework shall know the calls of a reply.
 
     A name that means one of its tools becomes that tool's. Any other is made known for this step, also where there is
@@ -119,21 +119,21 @@ def let_in(run: Run, ctx: RunContext[Any], parts: Iterable[ToolCallPart]) -> lis
     """
     tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
     names = [part.tool_name for part in parts]
-    return names if tools is None else [name if name in tools else _made_known(run, name, tools) for name in names]
+    return names if tools is None else [name if name in tools else _framework_name(run, name, tools) for name in names]
 
 
-def _made_known(run: Run, name: str, tools: dict[str, ToolsetTool[Any]]) -> str:
-    plan = run.snapshot.find(name)
+def _framework_name(run: Run, name: str, tools: dict[str, ToolsetTool[Any]]) -> str:
+    plan = run.snapshot.find_plan(name)
     if not isinstance(plan, Finding) and plan.contract.name in tools:
         return plan.contract.name
-    stranger = ToolDefinition(name=name, metadata=_STRANGER)
+    stranger = ToolDefinition(name=name, metadata=_PLACEHOLDER)
     tools[name] = ToolsetTool(toolset=_NO_TOOLS, tool_def=stranger, max_retries=0, args_validator=_ANYTHING)
     return name
 
 
-def is_stranger(tool_def: ToolDefinition) -> bool:
+def is_placeholder(tool_def: ToolDefinition) -> bool:
     """True for what stands in for a tool that the agent does not have."""
-    return tool_def.metadata is _STRANGER
+    return tool_def.metadata is _PLACEHOLDER
 
 
 def is_framework_tool(tool_def: ToolDefinition) -> bool:
@@ -141,7 +141,7 @@ def is_framework_tool(tool_def: ToolDefinition) -> bool:
     return tool_def.tool_kind in ("tool-search", "capability-load")
 
 
-def from_server(tool: ToolsetTool[Any] | None) -> bool:
+def is_from_server(tool: ToolsetTool[Any] | None) -> bool:
     """True if a tool runs in an MCP server."""
     return tool is not None and any(kind.__module__ == _MCP for kind in type(tool.toolset).__mro__)
 
@@ -154,9 +154,9 @@ def schema_for(tool: ToolDefinition, run: Run) -> dict[str, Any] | None:
     """
     if is_framework_tool(tool):
         return None
-    if hides(run, tool.name):
+    if is_hidden(run, tool.name):
         return HIDDEN
-    plan = run.snapshot.find(tool.name)
+    plan = run.snapshot.find_plan(tool.name)
     if isinstance(plan, Finding):
         raise UsageError(
             f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "

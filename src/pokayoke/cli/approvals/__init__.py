@@ -11,15 +11,15 @@ from pokayoke.cli.options import (
     ByOption,
     JsonOption,
     StoreOption,
-    ago,
-    now,
-    opened,
-    plain,
-    require_enough,
-    seconds,
-    when,
+    current_time,
+    format_age,
+    format_time,
+    open_store_option,
+    parse_duration,
+    require_id_digits,
+    struct_to_dict,
 )
-from pokayoke.cli.output import as_json, listing, out, say, show, table
+from pokayoke.cli.output import as_json, escape_text, format_table, print_data, print_listing, print_message
 from pokayoke.core.json.values import is_object
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.errors import ConfigurationError, StoreError
@@ -46,7 +46,7 @@ WhyOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit
 
 
 @app.command("list")
-def listed(
+def list_approvals(
     store: StoreOption = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that were answered or have expired.")] = False,
     json: JsonOption = False,
@@ -57,33 +57,42 @@ def listed(
 
     pokayoke approvals list --all --json
     """
-    with opened(store) as ledger:
+    with open_store_option(store) as ledger:
         found = Approvals(ledger).list(waiting=not every)
-    moment_now = now()
+    moment_now = current_time()
     if json:
         for approval in found:
-            out(as_json(plain(approval)))
+            print_data(as_json(struct_to_dict(approval)))
         return
     rows = [
-        (a.id, a.status, a.tool, a.run_id, ago(a.asked_at, moment_now), _left(a, moment_now), _short(a)) for a in found
+        (
+            a.id,
+            a.status,
+            a.tool,
+            a.run_id,
+            format_age(a.asked_at, moment_now),
+            _time_left(a, moment_now),
+            _short_arguments(a),
+        )
+        for a in found
     ]
     heads = ("id", "status", "tool", "run", "age", "expires", "arguments")
-    cut = [[show(cell, limit=120) for cell in row] for row in rows]
-    listing(heads, cut, [_MARKS[approval.status] for approval in found])
+    cut = [[escape_text(cell, limit=120) for cell in row] for row in rows]
+    print_listing(heads, cut, [_MARKS[approval.status] for approval in found])
     if not found:
-        say("no question waits" if not every else "no question was asked")
+        print_message("no question waits" if not every else "no question was asked")
 
 
 @app.command("show")
-def shown(approval_id: IdArgument, store: StoreOption = None, json: JsonOption = False) -> None:
+def show_approval(approval_id: IdArgument, store: StoreOption = None, json: JsonOption = False) -> None:
     """Show one question: exactly what would run.
 
     pokayoke approvals show ap-4f1c9a
     """
-    with opened(store) as ledger:
-        approval = _found(ledger, approval_id)
+    with open_store_option(store) as ledger:
+        approval = _find_approval(ledger, approval_id)
     if json:
-        out(as_json(plain(approval)))
+        print_data(as_json(struct_to_dict(approval)))
         return
     facts: list[tuple[str, object]] = [
         ("id", approval.id),
@@ -91,23 +100,25 @@ def shown(approval_id: IdArgument, store: StoreOption = None, json: JsonOption =
         ("question", "may this call run?" if approval.kind == "call" else "may writes go on after this output?"),
         ("tool", f"{approval.tool} ({approval.contract})"),
         ("run", approval.run_id),
-        ("asked", when(approval.asked_at)),
-        ("expires", when(approval.expires_at)),
-        ("answered", _answered(approval)),
+        ("asked", format_time(approval.asked_at)),
+        ("expires", format_time(approval.expires_at)),
+        ("answered", _describe_answer(approval)),
     ]
-    for line in table([(name, value) for name, value in facts if value]):
-        out(line)
-    out("arguments:")
+    for line in format_table([(name, value) for name, value in facts if value]):
+        print_data(line)
+    print_data("arguments:")
     given = approval.arguments
-    for line in table([(name, as_json(value)) for name, value in (given if is_object(given) else {"": given}).items()]):
-        out(f"  {line}")
+    for line in format_table(
+        [(name, as_json(value)) for name, value in (given if is_object(given) else {"": given}).items()]
+    ):
+        print_data(f"  {line}")
 
 
-def _answered(approval: Approval) -> str:
+def _describe_answer(approval: Approval) -> str:
     """When, by whom and why a question was answered; nothing if it was not."""
     if not approval.by:
         return ""
-    return f"{when(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
+    return f"{format_time(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
 
 
 @app.command()
@@ -118,7 +129,7 @@ def approve(
 
     pokayoke approvals approve ap-4f1c9a --by ann
     """
-    _answer(approval_id, store, by, reason, approved=True, json=json)
+    _record_answer(approval_id, store, by, reason, approved=True, json=json)
 
 
 @app.command()
@@ -129,7 +140,7 @@ def deny(
 
     pokayoke approvals deny ap-4f1c9a --by ann --reason "wrong account"
     """
-    _answer(approval_id, store, by, reason, approved=False, json=json)
+    _record_answer(approval_id, store, by, reason, approved=False, json=json)
 
 
 @app.command()
@@ -143,10 +154,10 @@ def wait(
 
     pokayoke approvals wait ap-4f1c9a --timeout 2h && ./go_on
     """
-    patience = None if timeout is None else seconds(timeout, "--timeout")
-    with opened(store) as ledger:
-        known = Approvals(ledger).wait(_found(ledger, approval_id).id, patience)
-    out(as_json(plain(known)) if json else show(f"{known.id} is {known.status}"))
+    patience = None if timeout is None else parse_duration(timeout, "--timeout")
+    with open_store_option(store) as ledger:
+        known = Approvals(ledger).wait(_find_approval(ledger, approval_id).id, patience)
+    print_data(as_json(struct_to_dict(known)) if json else escape_text(f"{known.id} is {known.status}"))
     if not known.granted:
         raise typer.Exit(1)
 
@@ -165,31 +176,31 @@ def serve(
 
     GET /approvals lists what waits; POST /approvals/ID takes {"decision": "approve", "by": "ann", "reason": ""}.
     """
-    from pokayoke.cli.approvals.server import serving  # noqa: PLC0415 - loaded where something is served
+    from pokayoke.cli.approvals.server import open_server  # noqa: PLC0415 - loaded where something is served
 
-    with opened(store) as ledger, serving(ledger, listen, config) as server:
+    with open_store_option(store) as ledger, open_server(ledger, listen, config) as server:
         host, port = server.address
-        out(f"http://{show(host)}:{port}/approvals")
+        print_data(f"http://{escape_text(host)}:{port}/approvals")
         sys.stdout.flush()  # who reads it from a pipe or a log would wait for as long as the server lives
-        if not server.local:
-            say(f"warning: {host} is not this machine alone; what waits is readable on the way without TLS")
-        server.run()
+        if not server.is_local:
+            print_message(f"warning: {host} is not this machine alone; what waits is readable on the way without TLS")
+        server.run_until_interrupt()
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _answer(approval_id: str, store: str | None, by: str, reason: str, *, approved: bool, json: bool) -> None:
+def _record_answer(approval_id: str, store: str | None, by: str, reason: str, *, approved: bool, json: bool) -> None:
     if not by.strip():
         raise ConfigurationError("--by is kept in the audit: say who answers")
-    with opened(store) as ledger:
-        found = _found(ledger, approval_id)
-        require_enough(approval_id, found.id)
+    with open_store_option(store) as ledger:
+        found = _find_approval(ledger, approval_id)
+        require_id_digits(approval_id, found.id)
         known = Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason)
-    out(as_json(plain(known)) if json else show(f"{known.id} is {known.status} by {known.by}"))
+    print_data(as_json(struct_to_dict(known)) if json else escape_text(f"{known.id} is {known.status} by {known.by}"))
 
 
-def _found(ledger: Store, approval_id: str) -> Approval:
+def _find_approval(ledger: Store, approval_id: str) -> Approval:
     """The question of an id or of how it begins.
 
     Raises:
@@ -205,9 +216,9 @@ def _found(ledger: Store, approval_id: str) -> Approval:
     return fits[0]
 
 
-def _short(approval: Approval) -> str:
-    return show(as_json(approval.arguments), limit=80)
+def _short_arguments(approval: Approval) -> str:
+    return escape_text(as_json(approval.arguments), limit=80)
 
 
-def _left(approval: Approval, at: float) -> str:
-    return ago(approval.expires_at, at) if approval.status == "waiting" else "-"
+def _time_left(approval: Approval, at: float) -> str:
+    return format_age(approval.expires_at, at) if approval.status == "waiting" else "-"

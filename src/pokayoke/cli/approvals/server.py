@@ -18,31 +18,31 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from pokayoke.cli.output import say
+from pokayoke.cli.output import print_message
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.approvals.approvals import Approvals
-from pokayoke.runtime.approvals.signature import SIGNATURE, TIMESTAMP, secret_from_environment, signed_at
-from pokayoke.runtime.approvals.webhook import announcement
+from pokayoke.runtime.approvals.signature import SIGNATURE, TIMESTAMP, secret_from_environment, verify
+from pokayoke.runtime.approvals.webhook import announcement_body
 from pokayoke.runtime.config.config import load_policy
 from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.stores.base import Store
 
 _PATH: Final = re.compile(r"/approvals/([a-z]{2}-[0-9a-f]{1,64})", re.ASCII)
-_LONGEST_BODY: Final = 16_384
-_PATIENCE: Final = 10.0
+_MAX_BODY_BYTES: Final = 16_384
+_SOCKET_TIMEOUT: Final = 10.0
 """Seconds a client may be silent."""
-_LONGEST: Final = 30.0
+_CONNECTION_TIMEOUT: Final = 30.0
 """Seconds a connection may take in all."""
-_MOST_AT_ONCE: Final = 16
+_MAX_CONNECTIONS: Final = 16
 _LAST_PORT: Final = 65_535
 _DECISIONS: Final = {"approve": True, "deny": False}
 _KEYS: Final = frozenset({"decision", "by", "reason"})
 
 
-class Refusal(Exception):  # noqa: N818 - it says what is answered
+class RequestRefused(Exception):  # noqa: N818 - it says what is answered
     """What a request is answered with instead."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -50,7 +50,7 @@ class Refusal(Exception):  # noqa: N818 - it says what is answered
         self.status, self.message = status, message
 
 
-class Server(ThreadingHTTPServer):
+class ApprovalServer(ThreadingHTTPServer):
     """Serves one store.
 
     Args:
@@ -68,8 +68,8 @@ class Server(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         self.approvals, self.secret, self.redactor = approvals, secret, redactor
         self.clock = SystemClock()
-        self.room = threading.BoundedSemaphore(_MOST_AT_ONCE)
-        super().__init__(address, Handler)
+        self.room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        super().__init__(address, ApprovalHandler)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -78,7 +78,7 @@ class Server(ThreadingHTTPServer):
         return str(host), int(port)
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """True if only this machine reaches it."""
         try:
             return ipaddress.ip_address(self.address[0]).is_loopback
@@ -105,7 +105,7 @@ class Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection. One that sends a byte now and then is cut, too."""
-        cut = threading.Timer(_LONGEST, lambda: request.shutdown(socket.SHUT_RDWR))
+        cut = threading.Timer(_CONNECTION_TIMEOUT, lambda: request.shutdown(socket.SHUT_RDWR))
         cut.daemon = True
         cut.start()
         try:
@@ -116,9 +116,9 @@ class Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature of the base class
         """Say on stderr that a connection broke, in one line."""
         error = sys.exc_info()[1]
-        say(f"{client_address[0]} {type(error).__name__}: {error}")
+        print_message(f"{client_address[0]} {type(error).__name__}: {error}")
 
-    def run(self) -> None:
+    def run_until_interrupt(self) -> None:
         """Serve until Ctrl-C."""
         try:
             self.serve_forever(poll_interval=0.2)
@@ -127,7 +127,7 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(store: Store, listen: str, config: str | None) -> Generator[Server]:
+def open_server(store: Store, listen: str, config: str | None) -> Generator[ApprovalServer]:
     """Open the server of a store.
 
     Args:
@@ -146,7 +146,7 @@ def serving(store: Store, listen: str, config: str | None) -> Generator[Server]:
     redactor = Redactor(trace.redact_fields, trace.redact_patterns)
     secret = secret_from_environment()
     try:
-        server = Server((host.strip("[]"), int(port)), Approvals(store), secret, redactor)
+        server = ApprovalServer((host.strip("[]"), int(port)), Approvals(store), secret, redactor)
     except OSError as error:
         raise ConfigurationError(f"cannot listen on {listen}: {error.strerror}. Name another with --listen") from None
     try:
@@ -155,92 +155,94 @@ def serving(store: Store, listen: str, config: str | None) -> Generator[Server]:
         server.server_close()
 
 
-class Handler(BaseHTTPRequestHandler):
+class ApprovalHandler(BaseHTTPRequestHandler):
     """One request. Nothing of it is looked at before its signature holds, except its length."""
 
     server_version = "pokayoke"
     sys_version = ""
     default_request_version = "HTTP/1.0"
-    timeout = _PATIENCE
+    timeout = _SOCKET_TIMEOUT
 
     @property
-    def _there(self) -> Server:
-        return cast("Server", self.server)
+    def _approval_server(self) -> ApprovalServer:
+        return cast("ApprovalServer", self.server)
 
     def do_GET(self) -> None:
         """List what waits."""
-        self._answer("GET")
+        self._answer_request("GET")
 
     def do_POST(self) -> None:
         """Take a decision."""
-        self._answer("POST")
+        self._answer_request("POST")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of the base class
         """Say on stderr what was asked and answered; a request line may hold anything, so it is escaped."""
-        say(f"{self.client_address[0]} {format % args}")
+        print_message(f"{self.client_address[0]} {format % args}")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the signature of the base class
         """Refuse what is no request of ours, without repeating any of it."""
-        self._send(code, {"error": "this is no request that is understood here"})
+        self._send_json(code, {"error": "this is no request that is understood here"})
 
-    def _answer(self, method: str) -> None:
+    def _answer_request(self, method: str) -> None:
         try:
-            self._send(200, self._result(method))
-        except Refusal as refusal:
-            self._send(refusal.status, {"error": refusal.message})
+            self._send_json(200, self._route_request(method))
+        except RequestRefused as refusal:
+            self._send_json(refusal.status, {"error": refusal.message})
         except TimeoutError:
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the client is told that nothing was kept
-            say(f"error: {type(error).__name__}: {error}")
-            self._send(503, {"error": f"the store cannot be used ({type(error).__name__})"})
+            print_message(f"error: {type(error).__name__}: {error}")
+            self._send_json(503, {"error": f"the store cannot be used ({type(error).__name__})"})
 
-    def _result(self, method: str) -> Any:
-        body = self._body() if method == "POST" else b""
-        now = self._there.clock.now()
+    def _route_request(self, method: str) -> Any:
+        body = self._read_body() if method == "POST" else b""
+        now = self._approval_server.clock.now()
         headers = {name: self.headers.get(name) for name in (TIMESTAMP, SIGNATURE)}
-        at = signed_at(self._there.secret, method, self.path, body, headers=headers, now=now)
+        at = verify(self._approval_server.secret, method, self.path, body, headers=headers, now=now)
         if at is None:
-            raise Refusal(401, "the signature does not hold: see the guide on approvals for what is signed")
+            raise RequestRefused(401, "the signature does not hold: see the guide on approvals for what is signed")
         if method == "GET" and self.path == "/approvals":
-            shown = (announcement(a, self._there.redactor) for a in self._there.approvals.list())
+            shown = (
+                announcement_body(a, self._approval_server.redactor) for a in self._approval_server.approvals.list()
+            )
             return [msgspec.Raw(one) for one in shown]
         found = _PATH.fullmatch(self.path)
         if method != "POST" or found is None:
-            raise Refusal(404, "there are GET /approvals and POST /approvals/ID")
-        return self._decided(found[1], at, *_decision(body))
+            raise RequestRefused(404, "there are GET /approvals and POST /approvals/ID")
+        return self._apply_decision(found[1], at, *_parse_decision(body))
 
-    def _body(self) -> bytes:
+    def _read_body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") is not None or len(self.headers.get_all("Content-Length", [])) != 1:
-            raise Refusal(411, "one Content-Length is needed")
+            raise RequestRefused(411, "one Content-Length is needed")
         length = self.headers["Content-Length"]
         if not (length.isascii() and length.isdecimal()):
-            raise Refusal(400, "the Content-Length is no number")
-        if len(length) > len(str(_LONGEST_BODY)) or int(length) > _LONGEST_BODY:
-            raise Refusal(413, f"a decision takes at most {_LONGEST_BODY} bytes")
+            raise RequestRefused(400, "the Content-Length is no number")
+        if len(length) > len(str(_MAX_BODY_BYTES)) or int(length) > _MAX_BODY_BYTES:
+            raise RequestRefused(413, f"a decision takes at most {_MAX_BODY_BYTES} bytes")
         body = self.rfile.read(int(length))
         if len(body) != int(length):
-            raise Refusal(400, "the body is shorter than its Content-Length")
+            raise RequestRefused(400, "the body is shorter than its Content-Length")
         return body
 
-    def _decided(self, approval_id: str, at: float, approved: bool, by: str, reason: str) -> Any:
-        approvals = self._there.approvals
+    def _apply_decision(self, approval_id: str, at: float, approved: bool, by: str, reason: str) -> Any:
+        approvals = self._approval_server.approvals
         try:
             known = approvals.get(approval_id)
         except StoreError as error:
-            raise Refusal(404, str(error)) from None
+            raise RequestRefused(404, str(error)) from None
         # A question may be asked again under the same id: an answer from before is not about this one.
         if at < int(known.asked_at):
-            raise Refusal(409, "this answer was signed before the question was asked")
+            raise RequestRefused(409, "this answer was signed before the question was asked")
         if known.status == "waiting":
             try:
                 known = approvals.answer(approval_id, approved=approved, by=by, reason=reason)
             except StoreError:  # somebody answered meanwhile, or its time is over
                 known = approvals.get(approval_id)
         if not (known.granted if approved else known.status == "denied"):
-            raise Refusal(409, f"{approval_id} is {known.status} already")
+            raise RequestRefused(409, f"{approval_id} is {known.status} already")
         return {"id": known.id, "status": known.status, "by": known.by}
 
-    def _send(self, status: int, value: Any) -> None:
+    def _send_json(self, status: int, value: Any) -> None:
         body = msgspec.json.encode(value)
         self.close_connection = True
         self.send_response(status)
@@ -252,16 +254,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _decision(body: bytes) -> tuple[bool, str, str]:
+def _parse_decision(body: bytes) -> tuple[bool, str, str]:
     try:
         value = parse(body)[0]
     except StrictError as error:
-        raise Refusal(400, f"no strict JSON: {error}") from None
+        raise RequestRefused(400, f"no strict JSON: {error}") from None
     if not is_object(value) or not value.keys() <= _KEYS:
-        raise Refusal(400, "expected an object with decision, by and reason")
+        raise RequestRefused(400, "expected an object with decision, by and reason")
     decision, by, reason = value.get("decision"), value.get("by"), value.get("reason", "")
     if not isinstance(decision, str) or decision not in _DECISIONS:
-        raise Refusal(400, "decision is approve or deny")
+        raise RequestRefused(400, "decision is approve or deny")
     if not isinstance(by, str) or not by.strip() or not isinstance(reason, str):
-        raise Refusal(400, "by is needed, and by and reason are texts")
+        raise RequestRefused(400, "by is needed, and by and reason are texts")
     return _DECISIONS[decision], by, reason

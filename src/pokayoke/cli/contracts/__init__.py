@@ -11,22 +11,30 @@ import typer
 from pokayoke.cli.contracts import diff as contracts_diff
 from pokayoke.cli.contracts import rollout as contracts_rollout
 from pokayoke.cli.contracts.lock_options import (
-    DEFAULT,
+    DEFAULT_LOCK,
     ByOption,
     JsonOption,
+    LockedContracts,
     LockOption,
     ReasonOption,
-    Shelf,
-    contracts_in,
-    note,
-    source_of,
-    tool_and_version,
+    build_step_reason,
+    load_contracts,
+    parse_tool_version,
+    relative_source,
 )
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
+from pokayoke.cli.output import (
+    as_json,
+    choose_painter,
+    escape_text,
+    format_count,
+    format_table,
+    print_data,
+    print_message,
+)
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.versions.lock import Lock, added, percent, standing
+from pokayoke.core.versions.lock import ContractLock, add_version, describe_versions, format_percent
 from pokayoke.errors import ConfigurationError, ContractError
-from pokayoke.runtime.versions.lock_file import changing, read_lock
+from pokayoke.runtime.versions.lock_file import exclusive_change, read_lock
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,10 +48,10 @@ app = typer.Typer(
     A new version begins as a shadow or as a canary for a share of the new runs; a run keeps its version.
     """,
 )
-contracts_rollout.register(app)
-contracts_diff.register(app)
+contracts_rollout.register_commands(app)
+contracts_diff.register_commands(app)
 
-_SHOWN_DIGEST: Final = 19
+_DIGEST_LENGTH: Final = 19
 
 
 @app.command()
@@ -51,7 +59,7 @@ def lock(
     sources: Annotated[list[str], typer.Argument(metavar="FILE|MODULE:ATTRIBUTE...", help="Contracts to lock.")],
     by: ByOption,
     reason: ReasonOption,
-    path: LockOption = DEFAULT,
+    path: LockOption = DEFAULT_LOCK,
     stable: Annotated[
         list[str] | None,
         typer.Option("--stable", metavar="TOOL@VERSION", help="Of a new tool with several versions, the one in force."),
@@ -70,43 +78,43 @@ def lock(
     Exit code 0 if all is locked, 1 if a contract was changed under its version (then nothing is), 2 if a
     source cannot be read.
     """
-    where, done = Path(path), note(by, reason)
-    found = [(contract, source_of(name, where)) for name in sources for contract in contracts_in(name, Path())]
-    chosen = _chosen(stable or [], [contract for contract, _ in found])
+    where, done = Path(path), build_step_reason(by, reason)
+    found = [(contract, relative_source(name, where)) for name in sources for contract in load_contracts(name, Path())]
+    chosen = _parse_stable(stable or [], [contract for contract, _ in found])
     told: list[str] = []
 
-    def how(before: Lock) -> Lock:
-        first = {} if waiting else _first(before, [contract for contract, _ in found], chosen)
+    def add_contracts(before: ContractLock) -> ContractLock:
+        first = {} if waiting else _select_first_versions(before, [contract for contract, _ in found], chosen)
         after = before
         for contract, source in found:
-            new = added(after, contract, source, done, stable=first.get(contract.name) == contract.version)
+            new = add_version(after, contract, source, done, stable=first.get(contract.name) == contract.version)
             told.extend([contract.id] * (new is not after))
             after = new
         return after
 
     try:
-        with changing(where) as change:
-            after = change(how)
+        with exclusive_change(where) as change:
+            after = change(add_contracts)
     except ContractError as error:
-        _refused(str(error), json=json)
+        _refuse_change(str(error), json=json)
     if json:
-        out(as_json({"ok": True, "revision": after.revision, "locked": told, "tools": after.tools}))
+        print_data(as_json({"ok": True, "revision": after.revision, "locked": told, "tools": after.tools}))
         return
     for ident in told:
-        name, _ = tool_and_version(ident)
-        out(f"locked {show(ident)}  ({show(standing(after.tools[name]))})")
-    say(f"{path}: revision {after.revision}, {plural(len(told), 'change')}")
+        name, _ = parse_tool_version(ident)
+        print_data(f"locked {escape_text(ident)}  ({escape_text(describe_versions(after.tools[name]))})")
+    print_message(f"{path}: revision {after.revision}, {format_count(len(told), 'change')}")
 
 
-def _chosen(named: list[str], contracts: list[Contract]) -> dict[str, str]:
+def _parse_stable(named: list[str], contracts: list[Contract]) -> dict[str, str]:
     known = {contract.id for contract in contracts}
     for ident in named:
         if ident not in known:
             raise ConfigurationError(f"--stable {ident}: none of the sources holds it")
-    return dict(map(tool_and_version, named))
+    return dict(map(parse_tool_version, named))
 
 
-def _first(before: Lock, contracts: list[Contract], chosen: dict[str, str]) -> dict[str, str]:
+def _select_first_versions(before: ContractLock, contracts: list[Contract], chosen: dict[str, str]) -> dict[str, str]:
     """Which version of each new tool is in force at once."""
     found: dict[str, str] = {}
     for contract in contracts:
@@ -114,7 +122,8 @@ def _first(before: Lock, contracts: list[Contract], chosen: dict[str, str]) -> d
         if name in before.tools:
             if name in chosen:
                 raise ConfigurationError(
-                    f"{name} is locked already ({standing(before.tools[name])}): --stable is for new tools. Try: canary"
+                    f"{name} is locked already ({describe_versions(before.tools[name])}): "
+                    "--stable is for new tools. Try: canary"
                 )
             continue
         if name not in chosen and name in found and found[name] != contract.version:
@@ -126,7 +135,7 @@ def _first(before: Lock, contracts: list[Contract], chosen: dict[str, str]) -> d
 
 
 @app.command()
-def check(path: LockOption = DEFAULT, json: JsonOption = False) -> None:
+def check(path: LockOption = DEFAULT_LOCK, json: JsonOption = False) -> None:
     """Say whether every contract still is what was locked.
 
     pokayoke contracts check
@@ -136,33 +145,35 @@ def check(path: LockOption = DEFAULT, json: JsonOption = False) -> None:
     """
     where = Path(path)
     found = read_lock(where)
-    shelf = Shelf(where)
-    drifts = list(shelf.drifts(found))
+    shelf = LockedContracts(where)
+    drifts = list(shelf.find_drifts(found))
     wrong = [one for one in drifts if one.in_force or "is not what is locked" in one.why]
-    unlocked = list(shelf.unlocked(found))
+    unlocked = list(shelf.find_unlocked(found))
     if json:
-        out(as_json({"ok": not wrong, "revision": found.revision, "drift": drifts, "unlocked": unlocked}))
+        print_data(as_json({"ok": not wrong, "revision": found.revision, "drift": drifts, "unlocked": unlocked}))
     else:
-        paint = painter()
+        paint = choose_painter()
         for one in drifts:
-            out(f"{paint('drift', 'bad') if one in wrong else 'note '}  {show(one.why)}")
+            print_data(f"{paint('drift', 'bad') if one in wrong else 'note '}  {escape_text(one.why)}")
         for ident in unlocked:
-            out(f"note   {show(ident)} is not locked: nobody is given it")
+            print_data(f"note   {escape_text(ident)} is not locked: nobody is given it")
         if not wrong:
-            out(f"{paint('clean', 'ok')}: {plural(len(found.tools), 'tool')} as locked, revision {found.revision}")
+            print_data(
+                f"{paint('clean', 'ok')}: {format_count(len(found.tools), 'tool')} as locked, revision {found.revision}"
+            )
     if wrong:
         raise typer.Exit(1)
 
 
 @app.command()
-def status(path: LockOption = DEFAULT, json: JsonOption = False) -> None:
+def status(path: LockOption = DEFAULT_LOCK, json: JsonOption = False) -> None:
     """Show which version of each tool is in force.
 
     pokayoke contracts status
     """
     found = read_lock(Path(path))
     if json:
-        out(as_json({"revision": found.revision, "tools": found.tools}))
+        print_data(as_json({"revision": found.revision, "tools": found.tools}))
         return
     rows: list[tuple[str, ...]] = [("tool", "version", "is", "source", "promise")]
     for name, tool in found.tools.items():
@@ -170,21 +181,21 @@ def status(path: LockOption = DEFAULT, json: JsonOption = False) -> None:
             what = "stable" if version == tool.stable else "known"
             if tool.candidate is not None and tool.candidate.version == version:
                 what = tool.candidate.stage
-                what += f" for {percent(tool.candidate.share)}" if tool.candidate.share else ""
+                what += f" for {format_percent(tool.candidate.share)}" if tool.candidate.share else ""
             elif version in tool.withdrawn:
                 what = "withdrawn"
             elif version in tool.previous:
                 what = "retired"
-            rows.append((name, version, what, one.source, one.digest[:_SHOWN_DIGEST]))
-    for line in table(rows):
-        out(line)
-    say(f"{path}: revision {found.revision}")
+            rows.append((name, version, what, one.source, one.digest[:_DIGEST_LENGTH]))
+    for line in format_table(rows):
+        print_data(line)
+    print_message(f"{path}: revision {found.revision}")
 
 
 @app.command()
 def history(
     tool: Annotated[str | None, typer.Argument(help="Only this tool.")] = None,
-    path: LockOption = DEFAULT,
+    path: LockOption = DEFAULT_LOCK,
     json: JsonOption = False,
 ) -> None:
     """Show every step: when, who, what, and why.
@@ -196,7 +207,7 @@ def history(
     if tool is not None and not steps:
         raise ConfigurationError(f"{tool!r} is not locked in {path} (tools: {', '.join(lock.tools)})")
     if json:
-        out(as_json([msgspec.to_builtins(one) for one in steps]))
+        print_data(as_json([msgspec.to_builtins(one) for one in steps]))
         return
     rows: list[tuple[Any, ...]] = [
         (
@@ -210,13 +221,13 @@ def history(
         )
         for one in steps
     ]
-    for line in table(rows):
-        out(line)
+    for line in format_table(rows):
+        print_data(line)
 
 
-def _refused(why: str, *, json: bool) -> NoReturn:
+def _refuse_change(why: str, *, json: bool) -> NoReturn:
     """A finding: nothing was written."""
     if json:
-        out(as_json({"ok": False, "reason": why}))
-    say(f"refused: {why}")
+        print_data(as_json({"ok": False, "reason": why}))
+    print_message(f"refused: {why}")
     raise typer.Exit(1)

@@ -9,28 +9,41 @@ from typing import Annotated, Any, Final
 import typer
 
 from pokayoke.cli.contracts.lock_options import (
-    DEFAULT,
+    DEFAULT_LOCK,
     JsonOption,
+    LockedContracts,
     LockOption,
-    Shelf,
-    contracts_in,
-    is_code,
-    tool_and_version,
+    is_module_attribute,
+    load_contracts,
+    parse_tool_version,
 )
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
-from pokayoke.cli.progress import reading
+from pokayoke.cli.output import (
+    as_json,
+    choose_painter,
+    escape_text,
+    format_count,
+    format_table,
+    print_data,
+    print_message,
+)
+from pokayoke.cli.progress import progress_bar
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.versions.contract_diff import MEANS, Change, Kind, Side, contract_changes
+from pokayoke.core.versions.contract_diff import SIDE_MEANINGS, Change, ChangeKind, Side, contract_changes
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.versions.lock_file import read_lock
 
-_KINDS: Final[tuple[Kind, ...]] = ("breaking", "unknown", "safe")
+_KINDS: Final[tuple[ChangeKind, ...]] = ("breaking", "unknown", "safe")
 _MARKS: Final = {"breaking": "bad", "unknown": "note", "safe": "ok"}
-_WORSE: Final = ("now refused", "answer valid -> invalid", "answer valid -> failed", "runs with other arguments")
-_BETTER: Final = ("now runs", "answer invalid -> valid", "answer failed -> valid")
+_BREAKING_WAYS: Final = (
+    "now refused",
+    "answer valid -> invalid",
+    "answer valid -> failed",
+    "runs with other arguments",
+)
+_FIXING_WAYS: Final = ("now runs", "answer invalid -> valid", "answer failed -> valid")
 
 
-def register(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(diff)
 
@@ -38,7 +51,7 @@ def register(app: typer.Typer) -> None:
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A file of contracts, MODULE:ATTRIBUTE, or TOOL@VERSION.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the other side.")],
-    path: LockOption = DEFAULT,
+    path: LockOption = DEFAULT_LOCK,
     against: Annotated[
         list[str] | None,
         typer.Option("--against", metavar="RECORDING", help="Count the recorded calls it would break."),
@@ -56,20 +69,20 @@ def diff(
     The sides are the model (and other callers), the readers of what a tool answers, the tool itself, and the
     operators. Exit code 0 if nothing breaks, 1 if something does or nobody can tell, 2 if a side cannot be read.
     """
-    before, after = _side(old, path), _side(new, path)
-    tools = compared(before, after)
-    recorded = None if against is None else _recorded(before, after, against, kind, fields)
+    before, after = _load_side(old, path), _load_side(new, path)
+    tools = compare_contracts(before, after)
+    recorded = None if against is None else _score_recordings(before, after, against, kind, fields)
     if json:
-        out(as_json({"old": old, "new": new, "tools": tools, "against": recorded}))
+        print_data(as_json({"old": old, "new": new, "tools": tools, "against": recorded}))
     else:
-        _print(tools, recorded)
+        _print_diff(tools, recorded)
     if any(change.kind != "safe" for changes in tools.values() for change in changes) or (
         recorded and recorded["broken"]
     ):
         raise typer.Exit(1)
 
 
-def compared(before: Sequence[Contract], after: Sequence[Contract]) -> dict[str, tuple[Change, ...]]:
+def compare_contracts(before: Sequence[Contract], after: Sequence[Contract]) -> dict[str, tuple[Change, ...]]:
     """Return the changes by `old -> new`, of all tools of both sides."""
     one, other = {c.name: c for c in before}, {c.name: c for c in after}
     found: dict[str, tuple[Change, ...]] = {}
@@ -83,12 +96,12 @@ def compared(before: Sequence[Contract], after: Sequence[Contract]) -> dict[str,
     return found
 
 
-def _side(name: str, lock: str) -> list[Contract]:
+def _load_side(name: str, lock: str) -> list[Contract]:
     """The contracts of one side, one version per tool."""
-    if "@" in name and not Path(name).exists() and not is_code(name):
+    if "@" in name and not Path(name).exists() and not is_module_attribute(name):
         where = Path(lock)
-        return [Shelf(where).contract(read_lock(where), *tool_and_version(name))]
-    found = contracts_in(name, Path())
+        return [LockedContracts(where).load_contract(read_lock(where), *parse_tool_version(name))]
+    found = load_contracts(name, Path())
     names = [contract.name for contract in found]
     for contract in found:
         if names.count(contract.name) > 1:
@@ -98,63 +111,63 @@ def _side(name: str, lock: str) -> list[Contract]:
     return found
 
 
-def _recorded(
+def _score_recordings(
     before: list[Contract], after: list[Contract], names: list[str], kind: str | None, fields: str | None
 ) -> dict[str, Any]:
     """What both sides say to recorded calls, as `pokayoke replay --compare` scores them."""
     from pokayoke.replay.readers import Source, parse_map  # noqa: PLC0415 - as above
-    from pokayoke.replay.readers.source import claimed_format  # noqa: PLC0415 - as above
+    from pokayoke.replay.readers.source import parse_format  # noqa: PLC0415 - as above
     from pokayoke.replay.score.evaluate import Judge  # noqa: PLC0415 - for those who have a recording
-    from pokayoke.replay.score.summary import Set, summary  # noqa: PLC0415 - as above
+    from pokayoke.replay.score.summary import ContractSet, build_summary  # noqa: PLC0415 - as above
     from pokayoke.replay.score.workers import Replay  # noqa: PLC0415 - as above
 
-    sets = [Set("old", Judge(before)), Set("new", Judge(after))]
+    sets = [ContractSet("old", Judge(before)), ContractSet("new", Judge(after))]
     mapping = parse_map(fields) if fields else None
     with Replay([one.judge for one in sets]) as work:
         for name in names:
-            with Source(name, claimed=claimed_format(kind), fields=mapping) as source, reading(source) as told:
-                work.add(source, told)
-        shown = summary(work.score, names, sets)
+            with Source(name, claimed=parse_format(kind), fields=mapping) as source, progress_bar(source) as told:
+                work.score_source(source, told)
+        shown = build_summary(work.score, names, sets)
     ids = {contract.id for contract in before}
     ways = {change["way"]: change["count"] for change in shown["changes"]}
     return {
         "calls": sum(tool["calls"] for tool in shown["contracts"][0]["tools"] if tool["tool"] in ids),
         "unread": shown["unread"],
-        "broken": sum(ways.get(way, 0) for way in _WORSE),
-        "mended": sum(ways.get(way, 0) for way in _BETTER),
+        "broken": sum(ways.get(way, 0) for way in _BREAKING_WAYS),
+        "mended": sum(ways.get(way, 0) for way in _FIXING_WAYS),
         "changes": shown["changes"],
     }
 
 
-def _print(tools: dict[str, tuple[Change, ...]], recorded: dict[str, Any] | None) -> None:
-    paint = painter()
+def _print_diff(tools: dict[str, tuple[Change, ...]], recorded: dict[str, Any] | None) -> None:
+    paint = choose_painter()
     sides: dict[Side, None] = {side: None for found in tools.values() for change in found for side in change.breaks}
     for name, changes in tools.items():
-        out(f"{show(name)}: {_counts(changes)}")
+        print_data(f"{escape_text(name)}: {_count_kinds(changes)}")
         for kind in _KINDS:
             rows = [
                 (c.at, c.what, f"breaks {', '.join(c.breaks)}" if c.breaks else "") for c in changes if c.kind == kind
             ]
             if rows:
-                out(f"  {paint(kind, _MARKS[kind])}:")
-                for line in table(rows):
-                    out(f"    {line}")
+                print_data(f"  {paint(kind, _MARKS[kind])}:")
+                for line in format_table(rows):
+                    print_data(f"    {line}")
     for side in sides:
-        say(f"{side}: {MEANS[side]}")
+        print_message(f"{side}: {SIDE_MEANINGS[side]}")
     if recorded is not None:
         broken, calls, mended = (f"{recorded[key]:,}" for key in ("broken", "calls", "mended"))
-        out(f"recorded calls: {broken} of {calls} would break, {mended} would be mended")
-        for line in table([(f"{x['count']:,}", x["way"], _example(x)) for x in recorded["changes"]]):
-            out(f"  {line}")
+        print_data(f"recorded calls: {broken} of {calls} would break, {mended} would be mended")
+        for line in format_table([(f"{x['count']:,}", x["way"], _first_example(x)) for x in recorded["changes"]]):
+            print_data(f"  {line}")
         if recorded["unread"]:
-            say(f"{plural(recorded['unread'], 'record')} could not be read")
+            print_message(f"{format_count(recorded['unread'], 'record')} could not be read")
 
 
-def _counts(changes: Sequence[Change]) -> str:
+def _count_kinds(changes: Sequence[Change]) -> str:
     counted = [(sum(one.kind == kind for one in changes), kind) for kind in _KINDS]
     return ", ".join(f"{number} {kind}" for number, kind in counted if number) or "no change"
 
 
-def _example(change: dict[str, Any]) -> str:
+def _first_example(change: dict[str, Any]) -> str:
     examples = change["examples"]
     return f"{examples[0]['where']}  {examples[0]['message'][:100]}" if examples else ""

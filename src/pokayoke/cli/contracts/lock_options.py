@@ -10,10 +10,10 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from pokayoke.cli.options import now, when
-from pokayoke.cli.sources import ATTRIBUTE, from_module
+from pokayoke.cli.options import current_time, format_time
+from pokayoke.cli.sources import MODULE_ATTRIBUTE, load_from_module
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.versions.lock import Lock, Note, ToolLock, promise_digest
+from pokayoke.core.versions.lock import ContractLock, StepReason, ToolLock, promise_digest
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.config.contract_files import read_contracts
 from pokayoke.runtime.versions.lock_file import NAME
@@ -22,7 +22,7 @@ LockOption = Annotated[str, typer.Option("--lock", help="The lock.")]
 ByOption = Annotated[str, typer.Option("--by", envvar="POKAYOKE_BY", show_envvar=True, help="Who; kept in the lock.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the lock.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-DEFAULT: Final = NAME
+DEFAULT_LOCK: Final = NAME
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Drift(msgspec.Struct, frozen=True):
     in_force: bool
 
 
-def note(by: str, reason: str) -> Note:
+def build_step_reason(by: str, reason: str) -> StepReason:
     """Return who does a step now, and why.
 
     Raises:
@@ -50,10 +50,10 @@ def note(by: str, reason: str) -> Note:
     for option, text in (("--by", by), ("--reason", reason)):
         if not text.strip():
             raise ConfigurationError(f"{option} is empty, and the lock keeps who did a step and why")
-    return Note(when(now()), by.strip(), reason.strip())
+    return StepReason(format_time(current_time()), by.strip(), reason.strip())
 
 
-def tool_and_version(text: str) -> tuple[str, str]:
+def parse_tool_version(text: str) -> tuple[str, str]:
     """Return the two halves of `TOOL@VERSION`.
 
     Raises:
@@ -65,19 +65,19 @@ def tool_and_version(text: str) -> tuple[str, str]:
     return name, version
 
 
-def source_of(name: str, lock: Path) -> str:
+def relative_source(name: str, lock: Path) -> str:
     """Return how the lock names a file or `module:attribute`: files relative to its folder."""
-    if is_code(name):
+    if is_module_attribute(name):
         return name
     return Path(os.path.relpath(Path(name).absolute(), lock.absolute().parent)).as_posix()
 
 
-def is_code(name: str) -> bool:
+def is_module_attribute(name: str) -> bool:
     """Return whether a source is `module:attribute` and no file."""
-    return ATTRIBUTE.fullmatch(name) is not None and not Path(name).exists()
+    return MODULE_ATTRIBUTE.fullmatch(name) is not None and not Path(name).exists()
 
 
-class Shelf:
+class LockedContracts:
     """The contracts that stand in the sources of a lock, each source read once.
 
     Args:
@@ -88,7 +88,7 @@ class Shelf:
         self._path = path
         self._read: dict[str, dict[str, Contract] | ConfigurationError] = {}
 
-    def all(self, source: str) -> dict[str, Contract]:
+    def load_source(self, source: str) -> dict[str, Contract]:
         """Return the contracts of a source by id.
 
         Raises:
@@ -97,7 +97,7 @@ class Shelf:
         found = self._read.get(source)
         if found is None:
             try:
-                found = {one.id: one for one in contracts_in(source, self._path.parent)}
+                found = {one.id: one for one in load_contracts(source, self._path.parent)}
             except ConfigurationError as error:
                 found = error
             self._read[source] = found
@@ -105,7 +105,7 @@ class Shelf:
             raise found
         return found
 
-    def contract(self, lock: Lock, name: str, version: str) -> Contract:
+    def load_contract(self, lock: ContractLock, name: str, version: str) -> Contract:
         """Return a locked version, as it was locked.
 
         Raises:
@@ -116,7 +116,7 @@ class Shelf:
         locked = tool.versions.get(version) if tool else None
         if locked is None:
             raise ConfigurationError(f"{name}@{version} is not locked in {self._path}. Try: pokayoke contracts status")
-        found = self.all(locked.source).get(f"{name}@{version}")
+        found = self.load_source(locked.source).get(f"{name}@{version}")
         if found is None:
             raise ContractError(f"{locked.source} does not hold {name}@{version} any more. Put it back, or drop it")
         if promise_digest(found) != locked.digest:
@@ -126,20 +126,20 @@ class Shelf:
             )
         return found
 
-    def drifts(self, lock: Lock) -> Iterator[Drift]:
+    def find_drifts(self, lock: ContractLock) -> Iterator[Drift]:
         """Yield every version that is not what was locked."""
         for name, tool in lock.tools.items():
             for version, locked in tool.versions.items():
                 try:
-                    self.contract(lock, name, version)
+                    self.load_contract(lock, name, version)
                 except ConfigurationError as error:
                     yield Drift(f"{name}@{version}", locked.source, str(error), version in tool.in_force)
 
-    def unlocked(self, lock: Lock) -> Iterator[str]:
+    def find_unlocked(self, lock: ContractLock) -> Iterator[str]:
         """Yield contracts that stand in a source and are not locked."""
         for source in sorted({one.source for tool in lock.tools.values() for one in tool.versions.values()}):
             try:
-                found = self.all(source)
+                found = self.load_source(source)
             except ConfigurationError:
                 continue
             for contract in found.values():
@@ -148,13 +148,13 @@ class Shelf:
                     yield f"{contract.id} in {source}"
 
 
-def contracts_in(source: str, folder: Path) -> list[Contract]:
+def load_contracts(source: str, folder: Path) -> list[Contract]:
     """Return the contracts of a file, or of a module's attribute (its code runs).
 
     Raises:
         ConfigurationError: they cannot be read.
     """
     file = folder / source
-    if not file.exists() and ATTRIBUTE.fullmatch(source):
-        return from_module(source)
+    if not file.exists() and MODULE_ATTRIBUTE.fullmatch(source):
+        return load_from_module(source)
     return [one.contract for one in read_contracts(file, name=source)]

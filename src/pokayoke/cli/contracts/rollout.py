@@ -9,22 +9,31 @@ from typing import Annotated
 import typer
 
 from pokayoke.cli.contracts.lock_options import (
-    DEFAULT,
+    DEFAULT_LOCK,
     ByOption,
     JsonOption,
+    LockedContracts,
     LockOption,
     ReasonOption,
-    Shelf,
-    note,
-    tool_and_version,
+    build_step_reason,
+    parse_tool_version,
 )
-from pokayoke.cli.options import share_of
-from pokayoke.cli.output import as_json, out, say, show
+from pokayoke.cli.options import parse_share
+from pokayoke.cli.output import as_json, escape_text, print_data, print_message
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.versions.contract_diff import contract_changes
-from pokayoke.core.versions.lock import Lock, canaried, dropped, promoted, rolled_back, shadowed, standing, widened
+from pokayoke.core.versions.lock import (
+    ContractLock,
+    describe_versions,
+    drop_version,
+    promote_candidate,
+    roll_back,
+    start_canary,
+    start_shadow,
+    widen_canary,
+)
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.versions.lock_file import changing
+from pokayoke.runtime.versions.lock_file import exclusive_change
 
 VersionArgument = Annotated[str, typer.Argument(metavar="TOOL@VERSION", help="A locked version.")]
 ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="A locked tool.")]
@@ -34,14 +43,18 @@ NewKeysOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the commands."""
     for command in (shadow, canary, widen, promote, rollback, drop):
         app.command()(command)
 
 
 def shadow(
-    version: VersionArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
+    version: VersionArgument,
+    by: ByOption,
+    reason: ReasonOption,
+    path: LockOption = DEFAULT_LOCK,
+    json: JsonOption = False,
 ) -> None:
     """Let a version judge every call beside the stable one, and decide nothing.
 
@@ -49,9 +62,9 @@ def shadow(
 
     Where the two differ stands in the trace (event `shadow`), and is counted by `pokayoke trace report`.
     """
-    name, number = tool_and_version(version)
-    done = note(by, reason)
-    _step(path, name, lambda lock, _: shadowed(lock, name, number, done), json=json, check=number)
+    name, number = parse_tool_version(version)
+    done = build_step_reason(by, reason)
+    _run_step(path, name, lambda lock, _: start_shadow(lock, name, number, done), json=json, check=number)
 
 
 def canary(
@@ -59,7 +72,7 @@ def canary(
     share: ShareOption,
     by: ByOption,
     reason: ReasonOption,
-    path: LockOption = DEFAULT,
+    path: LockOption = DEFAULT_LOCK,
     new_keys: NewKeysOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -69,17 +82,17 @@ def canary(
 
     Which runs, follows from their ids. A run keeps its version for as long as it lives.
     """
-    name, number = tool_and_version(version)
-    wanted, done = share_of(share), note(by, reason)
+    name, number = parse_tool_version(version)
+    wanted, done = parse_share(share), build_step_reason(by, reason)
 
-    def how(lock: Lock, shelf: Shelf) -> Lock:
-        after = canaried(lock, name, number, wanted, done)
+    def apply_canary(lock: ContractLock, shelf: LockedContracts) -> ContractLock:
+        after = start_canary(lock, name, number, wanted, done)
         stable = after.tools[name].stable
         if stable is not None and not new_keys:
-            _same_keys(shelf.contract(lock, name, stable), shelf.contract(lock, name, number))
+            _require_same_keys(shelf.load_contract(lock, name, stable), shelf.load_contract(lock, name, number))
         return after
 
-    _step(path, name, how, json=json, check=number)
+    _run_step(path, name, apply_canary, json=json, check=number)
 
 
 def widen(
@@ -87,22 +100,22 @@ def widen(
     share: ShareOption,
     by: ByOption,
     reason: ReasonOption,
-    path: LockOption = DEFAULT,
+    path: LockOption = DEFAULT_LOCK,
     json: JsonOption = False,
 ) -> None:
     """Give a canary to more of the new runs.
 
     pokayoke contracts widen get_order --share 0.5 --by mo --reason "a day without findings"
     """
-    wanted, done = share_of(share), note(by, reason)
-    _step(path, tool, lambda lock, _: widened(lock, tool, wanted, done), json=json)
+    wanted, done = parse_share(share), build_step_reason(by, reason)
+    _run_step(path, tool, lambda lock, _: widen_canary(lock, tool, wanted, done), json=json)
 
 
 def promote(
     tool: ToolArgument,
     by: ByOption,
     reason: ReasonOption,
-    path: LockOption = DEFAULT,
+    path: LockOption = DEFAULT_LOCK,
     unseen: Annotated[bool, typer.Option("--unseen", help="Promote a shadow, which no run has used.")] = False,
     new_keys: NewKeysOption = False,
     json: JsonOption = False,
@@ -111,21 +124,21 @@ def promote(
 
     pokayoke contracts promote get_order --by mo --reason "a week at half of the runs"
     """
-    done = note(by, reason)
+    done = build_step_reason(by, reason)
 
-    def how(lock: Lock, shelf: Shelf) -> Lock:
-        after = promoted(lock, tool, done, unseen=unseen)
+    def apply_promotion(lock: ContractLock, shelf: LockedContracts) -> ContractLock:
+        after = promote_candidate(lock, tool, done, unseen=unseen)
         before, new = lock.tools[tool].stable, after.tools[tool].stable
-        one = shelf.contract(lock, tool, str(new))
+        one = shelf.load_contract(lock, tool, str(new))
         if before is not None and unseen and not new_keys:
-            _same_keys(shelf.contract(lock, tool, before), one)
+            _require_same_keys(shelf.load_contract(lock, tool, before), one)
         return after
 
-    _step(path, tool, how, json=json)
+    _run_step(path, tool, apply_promotion, json=json)
 
 
 def rollback(
-    tool: ToolArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
+    tool: ToolArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT_LOCK, json: JsonOption = False
 ) -> None:
     """Withdraw the candidate; without one, go back to what was stable before.
 
@@ -134,12 +147,16 @@ def rollback(
     Runs that began with the withdrawn version may not call the tool any more; they are never switched.
     Exit code 1 if it is done and a version in force is not what was locked: programs cannot take it over.
     """
-    done = note(by, reason)
-    _step(path, tool, lambda lock, _: rolled_back(lock, tool, done), json=json)
+    done = build_step_reason(by, reason)
+    _run_step(path, tool, lambda lock, _: roll_back(lock, tool, done), json=json)
 
 
 def drop(
-    version: VersionArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT, json: JsonOption = False
+    version: VersionArgument,
+    by: ByOption,
+    reason: ReasonOption,
+    path: LockOption = DEFAULT_LOCK,
+    json: JsonOption = False,
 ) -> None:
     """Drop a version that is not in force.
 
@@ -147,12 +164,19 @@ def drop(
 
     What it promised stays fixed: the same version can be locked again, another one under its number cannot.
     """
-    name, number = tool_and_version(version)
-    done = note(by, reason)
-    _step(path, name, lambda lock, _: dropped(lock, name, number, done), json=json)
+    name, number = parse_tool_version(version)
+    done = build_step_reason(by, reason)
+    _run_step(path, name, lambda lock, _: drop_version(lock, name, number, done), json=json)
 
 
-def _step(path: str, tool: str, how: Callable[[Lock, Shelf], Lock], *, json: bool, check: str | None = None) -> None:
+def _run_step(
+    path: str,
+    tool: str,
+    how: Callable[[ContractLock, LockedContracts], ContractLock],
+    *,
+    json: bool,
+    check: str | None = None,
+) -> None:
     """Do one step under the lock's own lock, and say how the tool stands now, and who cannot follow.
 
     A step is taken even if a program cannot follow it: what is in force there may be worse.
@@ -160,32 +184,35 @@ def _step(path: str, tool: str, how: Callable[[Lock, Shelf], Lock], *, json: boo
     where = Path(path)
     if not where.exists():
         raise ConfigurationError(f"{path}: no such file. Make it with: pokayoke contracts lock FILE")
-    shelf = Shelf(where)
+    shelf = LockedContracts(where)
 
-    def stepped(lock: Lock) -> Lock:
+    def apply_step(lock: ContractLock) -> ContractLock:
         after = how(lock, shelf)
         if check is not None:
-            shelf.contract(lock, tool, check)  # what is brought out is what was locked, or nothing is
+            shelf.load_contract(lock, tool, check)  # what is brought out is what was locked, or nothing is
         return after
 
-    with changing(where) as change:
-        after = change(stepped)
+    with exclusive_change(where) as change:
+        after = change(apply_step)
     done = after.history[-1]
-    drifts = [one for one in shelf.drifts(after) if one.in_force]
+    drifts = [one for one in shelf.find_drifts(after) if one.in_force]
     if json:
-        out(as_json({"ok": not drifts, "step": done, "tool": after.tools.get(tool), "drift": drifts}))
+        print_data(as_json({"ok": not drifts, "step": done, "tool": after.tools.get(tool), "drift": drifts}))
     else:
-        out(f"{show(tool)}: {show(done.before)} -> {show(standing(after.tools.get(tool)))}")
+        print_data(
+            f"{escape_text(tool)}: {escape_text(done.before)} -> "
+            f"{escape_text(describe_versions(after.tools.get(tool)))}"
+        )
     if drifts:
-        say(f"{path}: revision {after.revision}. Programs cannot take it over until this is put right:")
+        print_message(f"{path}: revision {after.revision}. Programs cannot take it over until this is put right:")
         for one in drifts:
-            say(f"  {one.why}")
+            print_message(f"  {one.why}")
         raise typer.Exit(1)
     if not json:
-        say(f"{path}: revision {after.revision}. Programs take it over with their next run or call")
+        print_message(f"{path}: revision {after.revision}. Programs take it over with their next run or call")
 
 
-def _same_keys(stable: Contract, candidate: Contract) -> None:
+def _require_same_keys(stable: Contract, candidate: Contract) -> None:
     """Refuse a candidate whose writes have other ledger keys: a retry in a run of the other version would run twice."""
     found = [one for one in contract_changes(stable, candidate) if "another ledger key" in one.what]
     if found:

@@ -11,14 +11,22 @@ from typing import Annotated
 import msgspec
 import typer
 
-from pokayoke.cli.check import weaknesses
-from pokayoke.cli.output import as_json, out, painter, plural, say, show, table
-from pokayoke.cli.sources import Problem, misnaming, read_sources
+from pokayoke.cli.check import contract_weaknesses
+from pokayoke.cli.output import (
+    as_json,
+    choose_painter,
+    escape_text,
+    format_count,
+    format_table,
+    print_data,
+    print_message,
+)
+from pokayoke.cli.sources import SourceProblem, read_sources, unknown_name_problems
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import Policy
 
 
-class Fired(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What became of one probe.
 
     Args:
@@ -58,46 +66,49 @@ def doctor(
     not; 2 if doctor could not run. POKAYOKE_STORE stands in for --store.
     """
     material = read_sources(sources or [], config=config, trust_hints=False)
-    problems = [*material.problems, *(p for contract in material.contracts for p in weaknesses(contract))]
-    problems += misnaming(material)
-    results = list(fired(material.policy))
+    problems = [*material.problems, *(p for contract in material.contracts for p in contract_weaknesses(contract))]
+    problems += unknown_name_problems(material)
+    results = list(fire_probes(material.policy))
     broken, weak = _store_problems(store)
     drifts, rollouts = _lock_problems(lock, durable=store is not None)
-    told = [*notes(material.policy, material.contracts, store), *weak, *rollouts]
+    told = [*collect_notes(material.policy, material.contracts, store), *weak, *rollouts]
     if any(problem.code == "config" for problem in problems):
         told.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
     problems += [*broken, *drifts]
     problems += _trace_problems(material.policy)
     if json:
-        out(as_json({"probes": results, "problems": problems, "notes": told}))
+        print_data(as_json({"probes": results, "problems": problems, "notes": told}))
     else:
-        _print(results, problems, told)
+        _print_report(results, problems, told)
     if problems or not all(result.fired for result in results):
         raise typer.Exit(1)
 
 
-def fired(policy: Policy) -> Iterator[Fired]:
-    """Fire every probe under a policy. The probes' guards have no kinds of failure of their own; `misnaming` has."""
+def fire_probes(policy: Policy) -> Iterator[ProbeResult]:
+    """Fire every probe under a policy.
+
+    The probes' guards have no kinds of failure of their own; `unknown_name_problems` has.
+    """
     from msgspec.structs import replace  # noqa: PLC0415 - the rooms are loaded when they are wanted
 
-    from pokayoke.cli.doctor.policy_probes import configured  # noqa: PLC0415 - as above
+    from pokayoke.cli.doctor.policy_probes import build_policy_probes  # noqa: PLC0415 - as above
     from pokayoke.cli.doctor.probes import PROBES  # noqa: PLC0415 - as above
     from pokayoke.core.state.loop_guard import without_own_kinds  # noqa: PLC0415 - as above
 
     policy = replace(policy, loop=without_own_kinds(policy.loop))
-    for probe in [*PROBES, *configured(policy)]:
+    for probe in [*PROBES, *build_policy_probes(policy)]:
         try:
             instead = probe.fire(policy)
         except Exception as error:  # noqa: BLE001 - a probe that breaks is a guard nobody has seen firing
             instead = f"the probe failed: {type(error).__name__}: {error}"
-        yield Fired(probe.name, probe.against, instead is None, instead)
+        yield ProbeResult(probe.name, probe.against, instead is None, instead)
 
 
-def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
+def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
     """What holds less on this machine or with these settings than the documentation promises."""
-    from pokayoke.cli.doctor.policy_probes import unfired  # noqa: PLC0415 - as above
+    from pokayoke.cli.doctor.policy_probes import unreachable_limits  # noqa: PLC0415 - as above
     from pokayoke.runtime.approvals.signature import SECRET  # noqa: PLC0415 - as above
-    from pokayoke.runtime.files.confined_open import method  # noqa: PLC0415 - as above
+    from pokayoke.runtime.files.confined_open import open_method  # noqa: PLC0415 - as above
 
     if policy.mode == "monitor":
         yield "mode is monitor: what would be refused is recorded and runs."
@@ -106,11 +117,11 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
             "no store is named: repeated writes are stopped within a run and a process; approvals, latches, kill "
             "switches and budgets end with it."
         )
-    for name in unfired(policy):
+    for name in unreachable_limits(policy):
         yield f"{name} is too high to be fired: no probe makes that many calls."
     if not contracts:
         yield "no tools are named: only the guards were looked at, and no name in the configuration was looked for."
-    how = method()
+    how = open_method()
     if how == "walk":
         yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."
     if how == "resolve":
@@ -126,7 +137,7 @@ def notes(policy: Policy, contracts: list[Contract], store: str | None) -> Itera
     yield f"Python {sys.version.split()[0]}, SQLite {apsw.sqlite_lib_version()}."
 
 
-def _store_problems(url: str | None) -> tuple[list[Problem], list[str]]:
+def _store_problems(url: str | None) -> tuple[list[SourceProblem], list[str]]:
     """What is wrong with the store, and what is weaker than it could be."""
     from pokayoke.errors import StoreError  # noqa: PLC0415 - as above
     from pokayoke.stores import open_store  # noqa: PLC0415 - as above
@@ -136,31 +147,33 @@ def _store_problems(url: str | None) -> tuple[list[Problem], list[str]]:
     try:
         store = open_store(url)
     except StoreError as error:
-        return [Problem("store", url.partition("://")[0], str(error))], []
+        return [SourceProblem("store", url.partition("://")[0], str(error))], []
     try:
         return [], [f"{weakness}." for weakness in store.weaknesses()]
     finally:
         store.close()
 
 
-def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[Problem], list[str]]:
+def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[SourceProblem], list[str]]:
     """What of the locked contracts has drifted, and what is being brought out."""
-    from pokayoke.cli.contracts.lock_options import DEFAULT, Shelf  # noqa: PLC0415 - as above
-    from pokayoke.core.versions.lock import standing  # noqa: PLC0415 - as above
+    from pokayoke.cli.contracts.lock_options import DEFAULT_LOCK, LockedContracts  # noqa: PLC0415 - as above
+    from pokayoke.core.versions.lock import describe_versions  # noqa: PLC0415 - as above
     from pokayoke.runtime.versions.lock_file import read_lock  # noqa: PLC0415 - as above
 
-    path = Path(name or DEFAULT)
+    path = Path(name or DEFAULT_LOCK)
     if name is None and not path.exists():
         return [], []
     lock = read_lock(path)
-    drifts = [one for one in Shelf(path).drifts(lock) if one.in_force]
-    told = [f"{path}: {tool} is {standing(one)}." for tool, one in lock.tools.items() if one.candidate is not None]
+    drifts = [one for one in LockedContracts(path).find_drifts(lock) if one.in_force]
+    told = [
+        f"{path}: {tool} is {describe_versions(one)}." for tool, one in lock.tools.items() if one.candidate is not None
+    ]
     if not durable:
         told.append(f"{path}: without a store, a run that is opened again after a restart may get another version.")
-    return [Problem("contract_drift", one.contract, one.why) for one in drifts], told
+    return [SourceProblem("contract_drift", one.contract, one.why) for one in drifts], told
 
 
-def _trace_problems(policy: Policy) -> Iterator[Problem]:
+def _trace_problems(policy: Policy) -> Iterator[SourceProblem]:
     """What is wrong with the files that a guard would open when it starts."""
     from pokayoke.errors import ConfigurationError  # noqa: PLC0415 - as above
     from pokayoke.runtime.trace.sample import Sampler  # noqa: PLC0415 - as above
@@ -173,18 +186,21 @@ def _trace_problems(policy: Policy) -> Iterator[Problem]:
         try:
             opens(policy.trace).close()
         except ConfigurationError as error:
-            yield Problem(code, path, str(error))
+            yield SourceProblem(code, path, str(error))
 
 
-def _print(results: list[Fired], problems: list[Problem], told: list[str]) -> None:
-    paint = painter()
+def _print_report(results: list[ProbeResult], problems: list[SourceProblem], told: list[str]) -> None:
+    paint = choose_painter()
     rows = [("fired" if r.fired else "DID NOT FIRE", r.name, r.against if r.fired else f"{r.against}: {r.instead}")
             for r in results]  # fmt: skip
-    for result, line in zip(results, table(rows), strict=True):
-        out(paint(line, "ok" if result.fired else "bad"))
+    for result, line in zip(results, format_table(rows), strict=True):
+        print_data(paint(line, "ok" if result.fired else "bad"))
     for problem in problems:
-        out(f"{paint(problem.code, 'bad')}  {show(problem.where)}: {show(problem.message)}")
+        print_data(f"{paint(problem.code, 'bad')}  {escape_text(problem.where)}: {escape_text(problem.message)}")
     for note in told:
-        out(f"note: {show(note)}")
+        print_data(f"note: {escape_text(note)}")
     silent = sum(not result.fired for result in results)
-    say(f"{len(results) - silent} of {plural(len(results), 'guard')} fired; {plural(len(problems), 'thing')} to change")
+    print_message(
+        f"{len(results) - silent} of {format_count(len(results), 'guard')} fired; "
+        f"{format_count(len(problems), 'thing')} to change"
+    )

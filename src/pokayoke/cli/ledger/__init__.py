@@ -10,33 +10,41 @@ import msgspec
 import typer
 
 from pokayoke.cli.ledger import reconcile as ledger_reconcile
-from pokayoke.cli.ledger.join import entries, pages
+from pokayoke.cli.ledger.join import read_audit, read_records
 from pokayoke.cli.options import (
     ByOption,
     JsonOption,
     ReasonOption,
     StoreOption,
-    ago,
-    counting,
-    moment,
-    now,
-    opened,
-    plain,
-    require_enough,
-    seconds,
-    when,
+    current_time,
+    format_age,
+    format_time,
+    open_store_option,
+    parse_duration,
+    parse_time,
+    progress_counter,
+    require_id_digits,
+    struct_to_dict,
 )
-from pokayoke.cli.output import as_json, listing, out, plural, say, show, table
-from pokayoke.core.flow.resolve import is_of
+from pokayoke.cli.output import (
+    as_json,
+    escape_text,
+    format_count,
+    format_table,
+    print_data,
+    print_listing,
+    print_message,
+)
+from pokayoke.core.flow.resolve import undoes
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import MAX_ATTEMPTS, OPEN, SETTLED, Record, RecordState, Resolution
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 _HEX: Final = frozenset("0123456789abcdef")
 _KEY_LENGTH: Final = 64
-_LEAST_AGE: Final = 30 * 86_400.0
+_MIN_AGE: Final = 30 * 86_400.0
 _MARKS: Final = {"completed": "ok", "in_doubt": "bad", "failed_final": "bad", "failed_retriable": "note"}
 
 app = typer.Typer(
@@ -64,8 +72,8 @@ def init(store: StoreOption = None, json: JsonOption = False) -> None:
 
     pokayoke ledger init --store postgresql://app@db.example/app
     """
-    with opened(store, create=True) as ledger:
-        _told(_identity(ledger), json=json)
+    with open_store_option(store, create=True) as ledger:
+        _print_identity(_ledger_identity(ledger), json=json)
 
 
 @app.command()
@@ -78,7 +86,7 @@ def migrate(store: StoreOption = None, json: JsonOption = False) -> None:
     """
     also = "is up to date"
     try:
-        with opened(store):
+        with open_store_option(store):
             pass
     except StoreError as error:
         # Only a ledger that is there and too old says so; `create` would also make a missing one.
@@ -86,12 +94,12 @@ def migrate(store: StoreOption = None, json: JsonOption = False) -> None:
             raise
         also = "was migrated"
     # Also where nothing is to be done: a ledger of a newer version can be opened, and only this refuses it.
-    with opened(store, create=True) as ledger:
-        _told(_identity(ledger), json=json, also=also)
+    with open_store_option(store, create=True) as ledger:
+        _print_identity(_ledger_identity(ledger), json=json, also=also)
 
 
 @app.command("list")
-def listed(
+def list_effects(
     store: StoreOption = None,
     in_doubt: Annotated[bool, typer.Option("--in-doubt", help="Only effects that somebody has to settle.")] = False,
     tool: Annotated[str | None, typer.Option(help="Only effects of this tool.")] = None,
@@ -110,50 +118,58 @@ def listed(
     "In doubt" includes executions whose time is over and of which nobody has reported. Exit code 1 if
     --in-doubt found any.
     """
-    moment_now = now()
-    query = Query(
-        states=_states(state, in_doubt=in_doubt), tool=tool, run_id=run, since=moment(since, "--since", moment_now)
+    moment_now = current_time()
+    query = RecordQuery(
+        states=_parse_states(state, in_doubt=in_doubt),
+        tool=tool,
+        run_id=run,
+        since=parse_time(since, "--since", moment_now),
     )
-    with opened(store) as ledger, counting("effects read") as told:
-        found: Iterable[Record] = pages(ledger, query, told)
+    with open_store_option(store) as ledger, progress_counter("effects read") as told:
+        found: Iterable[Record] = read_records(ledger, query, told)
         if in_doubt:
-            found = (record for record in found if _doubtful(record, moment_now))
+            found = (record for record in found if _is_doubtful(record, moment_now))
         if limit:
             found = heapq.nlargest(limit, found, key=lambda record: record.claimed_at)
         count = _print_records(found, moment_now, json=json)
     if not count:
-        say("nothing is in doubt" if in_doubt else "no effect is like that")
+        print_message("nothing is in doubt" if in_doubt else "no effect is like that")
     if in_doubt and count:
         raise typer.Exit(1)
 
 
 @app.command("show")
-def shown(key: KeyArgument, store: StoreOption = None, json: JsonOption = False) -> None:
+def show_effect(key: KeyArgument, store: StoreOption = None, json: JsonOption = False) -> None:
     """Show one effect: its record, what the audit says of it, and what to do next.
 
     pokayoke ledger show 4f1c9a
     """
-    moment_now = now()
-    with opened(store) as ledger:
-        record = _found(ledger, key)
+    moment_now = current_time()
+    with open_store_option(store) as ledger:
+        record = _find_record(ledger, key)
         undoing = ledger.record(compensation_key(record.key))
-        said = [entry for entry in entries(ledger) if entry.subject == record.key]
-    advice = _advice(record, undoing, moment_now)
+        said = [entry for entry in read_audit(ledger) if entry.subject == record.key]
+    advice = _describe_next_step(record, undoing, moment_now)
     if json:
-        out(as_json({
-            "record": _shown_record(record, moment_now),
-            "undoing": _shown_record(undoing, moment_now) if undoing else None,
-            "audit": [plain(entry) for entry in said],
+        print_data(as_json({
+            "record": _record_values(record, moment_now),
+            "undoing": _record_values(undoing, moment_now) if undoing else None,
+            "audit": [struct_to_dict(entry) for entry in said],
             "next": advice,
         }))  # fmt: skip
         return
-    for line in table(_facts(record, moment_now)):
-        out(line)
+    for line in format_table(_record_facts(record, moment_now)):
+        print_data(line)
     for entry in said:
-        out(show(f"{when(entry.at)}  {entry.kind} by {entry.by}: {entry.reason} {as_json(entry.data)}", limit=1_000))
+        print_data(
+            escape_text(
+                f"{format_time(entry.at)}  {entry.kind} by {entry.by}: {entry.reason} {as_json(entry.data)}",
+                limit=1_000,
+            )
+        )
     if undoing is not None:
-        out(show(f"undoing {undoing.key[:12]}: {undoing.state} {undoing.failure}"))
-    out(f"next: {show(advice)}")
+        print_data(escape_text(f"undoing {undoing.key[:12]}: {undoing.state} {undoing.failure}"))
+    print_data(f"next: {escape_text(advice)}")
 
 
 @app.command()
@@ -183,15 +199,15 @@ def resolve(
         raise ConfigurationError("--happened needs the target's own name of the effect, such as an order number")
     if not by.strip() or not reason.strip():
         raise ConfigurationError("--by and --reason are kept in the audit: say who and why")
-    with opened(store) as ledger:
-        record = _found(ledger, key)
-        require_enough(key, record.key)
-        decision = Resolution(record.key, happened is not None, by, reason, now(), happened or "")
+    with open_store_option(store) as ledger:
+        record = _find_record(ledger, key)
+        require_id_digits(key, record.key)
+        decision = Resolution(record.key, happened is not None, by, reason, current_time(), happened or "")
         after = ledger.decide(decision)
     if json:
-        out(as_json(_shown_record(after, decision.now)))
+        print_data(as_json(_record_values(after, decision.now)))
     else:
-        out(show(f"{after.tool} {after.key[:12]} is {after.state} now, by the word of {by}"))
+        print_data(escape_text(f"{after.tool} {after.key[:12]} is {after.state} now, by the word of {by}"))
 
 
 @app.command()
@@ -213,50 +229,52 @@ def prune(
     reconcile first. What is executing or in doubt always stays, and so do runs that were stopped or are latched,
     and limits that count per user or per tool.
     """
-    age = seconds(older_than, "--older-than")
-    if age < _LEAST_AGE and not force:
+    age = parse_duration(older_than, "--older-than")
+    if age < _MIN_AGE and not force:
         raise ConfigurationError(
             f"--older-than {older_than} is below 30 days: a call repeated after that would run a second time. "
             "Say --force if no caller repeats a call that late"
         )
-    moment_now = now()
+    moment_now = current_time()
     before = moment_now - age
-    with opened(store) as ledger:
-        with counting("effects read") as told:
-            tools = _old(pages(ledger, Query(states=SETTLED, until=before), told), before)
+    with open_store_option(store) as ledger:
+        with progress_counter("effects read") as told:
+            tools = _count_old(read_records(ledger, RecordQuery(states=SETTLED, until=before), told), before)
         old = sum(tools.values())
         gone = 0
         if yes:
-            with counting("effects forgotten"):
+            with progress_counter("effects forgotten"):
                 gone = ledger.prune(before, by=by, now=moment_now)
     if json:
-        out(as_json({"before": before, "old": old, "by_tool": tools, "forgotten": gone}))
+        print_data(as_json({"before": before, "old": old, "by_tool": tools, "forgotten": gone}))
         return
-    for line in table([(count, tool) for tool, count in sorted(tools.items())]):
-        out(line)
+    for line in format_table([(count, tool) for tool, count in sorted(tools.items())]):
+        print_data(line)
     if yes:
-        out(f"{plural(gone, 'effect')} from before {when(before)} forgotten")
+        print_data(f"{format_count(gone, 'effect')} from before {format_time(before)} forgotten")
     else:
-        out(f"{plural(old, 'effect')} from before {when(before)}; nothing is forgotten without --yes")
+        print_data(
+            f"{format_count(old, 'effect')} from before {format_time(before)}; nothing is forgotten without --yes"
+        )
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _identity(ledger: Store) -> dict[str, Any]:
+def _ledger_identity(ledger: Store) -> dict[str, Any]:
     return {"ledger_id": getattr(ledger, "ledger_id", None), "kind": type(ledger).__name__, "sealed": ledger.sealed}
 
 
-def _told(identity: dict[str, Any], *, json: bool, also: str = "is ready") -> None:
+def _print_identity(identity: dict[str, Any], *, json: bool, also: str = "is ready") -> None:
     if json:
-        out(as_json(identity))
+        print_data(as_json(identity))
         return
-    out(f"ledger {show(identity['ledger_id'])} {also}")
+    print_data(f"ledger {escape_text(identity['ledger_id'])} {also}")
     if not identity["sealed"]:
-        say("outputs are kept as they are: set POKAYOKE_STORE_KEY to seal them")
+        print_message("outputs are kept as they are: set POKAYOKE_STORE_KEY to seal them")
 
 
-def _states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:
+def _parse_states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:
     if state is not None and in_doubt:
         raise ConfigurationError("say one of --state and --in-doubt")
     if in_doubt:
@@ -269,48 +287,48 @@ def _states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:
     return tuple(one for one in known if one == state)
 
 
-def _doubtful(record: Record, at: float) -> bool:
+def _is_doubtful(record: Record, at: float) -> bool:
     """Whether a person may settle it: a time that is over is as good as in doubt."""
     return record.state == "in_doubt" or (record.state in ("executing", "resolving") and record.is_over(at))
 
 
 def _state_word(record: Record, at: float) -> str:
-    if record.state != "in_doubt" and _doubtful(record, at):
+    if record.state != "in_doubt" and _is_doubtful(record, at):
         return f"{record.state} (lapsed)"
     return record.state if record.output_ok else f"{record.state} (bad output)"
 
 
-def _shown_record(record: Record, at: float) -> dict[str, Any]:
+def _record_values(record: Record, at: float) -> dict[str, Any]:
     """A record as JSON values. Its output is left out: it may hold anything, and is nobody's here."""
-    shown = plain(msgspec.structs.replace(record, output=None))
+    shown = struct_to_dict(msgspec.structs.replace(record, output=None))
     del shown["output"]
-    return shown | {"doubtful": _doubtful(record, at)}
+    return shown | {"doubtful": _is_doubtful(record, at)}
 
 
 def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
     if json:
         count = 0
         for count, record in enumerate(found, 1):  # noqa: B007 - the last number is the count
-            out(as_json(_shown_record(record, at)))
+            print_data(as_json(_record_values(record, at)))
         return count
     records = list(found)
     rows = [
         (
             record.key[:12],
             _state_word(record, at),
-            show(record.tool, limit=40),
-            ago(record.claimed_at, at),
-            show(record.run_id, limit=24),
-            show(record.failure or record.reference, limit=60),
+            escape_text(record.tool, limit=40),
+            format_age(record.claimed_at, at),
+            escape_text(record.run_id, limit=24),
+            escape_text(record.failure or record.reference, limit=60),
         )
         for record in records
     ]
     heads = ("key", "state", "tool", "age", "run", "what is known")
-    listing(heads, rows, [_MARKS.get(record.state) for record in records])
+    print_listing(heads, rows, [_MARKS.get(record.state) for record in records])
     return len(records)
 
 
-def _found(ledger: Store, key: str) -> Record:
+def _find_record(ledger: Store, key: str) -> Record:
     """The record of a key or of how it begins.
 
     Raises:
@@ -320,7 +338,7 @@ def _found(ledger: Store, key: str) -> Record:
     if not start or not set(start) <= _HEX:
         raise StoreError(f"there is no effect {key!r}; `pokayoke ledger list` shows them")
     # As in lists, without the output: that may be sealed with a key which is not here.
-    near = ledger.records(Query(after=_just_before(start), limit=2))
+    near = ledger.records(RecordQuery(after=_key_before(start), limit=2))
     if near and near[0].key == start:
         return near[0]
     fits = [record for record in near if record.key.startswith(start)]
@@ -331,38 +349,38 @@ def _found(ledger: Store, key: str) -> Record:
     return fits[0]
 
 
-def _just_before(start: str) -> str:
+def _key_before(start: str) -> str:
     """What no key lies between and one that begins like this."""
     return f"{start[:-1]}{chr(ord(start[-1]) - 1)}\U0010ffff"
 
 
-def _facts(record: Record, at: float) -> list[tuple[str, object]]:
+def _record_facts(record: Record, at: float) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("key", record.key),
         ("state", _state_word(record, at)),
         ("tool", f"{record.tool} ({record.contract})"),
         ("run", record.run_id),
         ("attempt", record.attempt),
-        ("claimed", f"{when(record.claimed_at)} by {record.owner or 'an unknown process'}"),
-        ("settled", when(record.settled_at)),
+        ("claimed", f"{format_time(record.claimed_at)} by {record.owner or 'an unknown process'}"),
+        ("settled", format_time(record.settled_at)),
         ("reference", record.reference),
         ("failure", record.failure),
         ("decided by", record.decided_by),
         ("undoes", record.compensates),
     ]
-    return [(name, show(value, limit=400)) for name, value in facts if value not in ("", "-")]
+    return [(name, escape_text(value, limit=400)) for name, value in facts if value not in ("", "-")]
 
 
-def _advice(record: Record, undoing: Record | None, at: float) -> str:
-    if undoing is not None and undoing.state == "completed" and is_of(undoing, record):
+def _describe_next_step(record: Record, undoing: Record | None, at: float) -> str:
+    if undoing is not None and undoing.state == "completed" and undoes(undoing, record):
         return "it was undone; nothing is to be done"
-    if _doubtful(record, at):
+    if _is_doubtful(record, at):
         return (
             f"look in the target whether it took effect, then `pokayoke ledger resolve {record.key[:12]} "
             "--happened REF` or `--not-happened`, with --by and --reason"
         )
     if record.state in ("executing", "resolving"):
-        return f"it is at work until {when(record.lease_until)} at the longest; look again then"
+        return f"it is at work until {format_time(record.lease_until)} at the longest; look again then"
     if record.state == "failed_retriable" and record.attempt >= MAX_ATTEMPTS and not record.decided_by:
         return (
             f"it failed {record.attempt} times without an effect and is not tried again, unless `pokayoke ledger "
@@ -380,7 +398,7 @@ def _advice(record: Record, undoing: Record | None, at: float) -> str:
     return "nothing: it happened once and never runs again"
 
 
-def _old(found: Iterator[Record], before: float) -> dict[str, int]:
+def _count_old(found: Iterator[Record], before: float) -> dict[str, int]:
     tools: dict[str, int] = {}
     for record in found:
         if record.settled_at is not None and record.settled_at < before:

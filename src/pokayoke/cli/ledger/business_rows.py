@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlsplit
 
-from pokayoke.core.json.canonical import canonical, digest
+from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
-from pokayoke.core.ledger.reconcile import Row, as_text
+from pokayoke.core.ledger.reconcile import BusinessRow, row_text
 from pokayoke.errors import ConfigurationError, MissingExtraError
 from pokayoke.replay.readers.lines import LONGEST_LINE
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("key", "reference", "digest", "arguments", "amount", "tool")
 """What a row may tell; `--map` says under which name it does."""
-_AT_A_TIME: Final = 1_000
-Told = Callable[[int], None]
+_FETCH_SIZE: Final = 1_000
+RowCounter = Callable[[int], None]
 
 
-def mapping(text: str | None) -> dict[str, str]:
+def parse_column_map(text: str | None) -> dict[str, str]:
     """Return column to name in the source, out of `key=order_key,reference=id`.
 
     Raises:
@@ -44,12 +44,12 @@ def mapping(text: str | None) -> dict[str, str]:
     return names
 
 
-def from_file(name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+def read_file_rows(name: str, names: Mapping[str, str], told: RowCounter) -> Iterator[BusinessRow]:
     """Read rows from a JSON Lines file; `-` is stdin.
 
     Args:
         name: of the file.
-        names: from `mapping`.
+        names: from `parse_column_map`.
         told: called with 1 for each line.
 
     Raises:
@@ -58,13 +58,13 @@ def from_file(name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
         OSError: the file cannot be read.
     """
     if name == "-":
-        yield from _from_lines(sys.stdin.buffer, name, names, told)
+        yield from _read_lines(sys.stdin.buffer, name, names, told)
         return
     with Path(name).open("rb") as file:
-        yield from _from_lines(file, name, names, told)
+        yield from _read_lines(file, name, names, told)
 
 
-def _from_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+def _read_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: RowCounter) -> Iterator[BusinessRow]:
     number = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
@@ -77,16 +77,16 @@ def _from_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: Told)
             raise ConfigurationError(f"{name}, line {number}: no strict JSON: {error}") from None
         if not is_object(value):
             raise ConfigurationError(f"{name}, line {number}: expected an object such as {{'key': ..., 'amount': ...}}")
-        yield row(number, value, names)
+        yield build_row(number, value, names)
 
 
-def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
+def build_row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> BusinessRow:
     """Return a row as it is compared: without the blanks that databases fill columns of a fixed width with.
 
     Args:
         number: its place in the source.
         value: its columns.
-        names: from `mapping`.
+        names: from `parse_column_map`.
 
     Raises:
         ConfigurationError: its arguments are no JSON object, or another of its columns is no text and no number.
@@ -96,12 +96,12 @@ def row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> Row:
     for column, found in told.items():
         if isinstance(found, (list, dict, bytes)):
             raise ConfigurationError(f"row {number}: its {column} is no text")
-    said = {column: as_text(found).strip() for column, found in told.items()}
-    mark = said["digest"].lower() or _digest_of(arguments, number)
-    return Row(number, said["key"].lower(), said["reference"], mark, said["amount"], said["tool"])
+    said = {column: row_text(found).strip() for column, found in told.items()}
+    mark = said["digest"].lower() or _arguments_digest(arguments, number)
+    return BusinessRow(number, said["key"].lower(), said["reference"], mark, said["amount"], said["tool"])
 
 
-def _digest_of(arguments: Any, number: int) -> str:
+def _arguments_digest(arguments: Any, number: int) -> str:
     """The digest of the arguments a row stands for; databases hand them out as text."""
     if arguments is None:
         return ""
@@ -112,16 +112,16 @@ def _digest_of(arguments: Any, number: int) -> str:
             raise ConfigurationError(f"row {number}: its arguments are no strict JSON: {error}") from None
     if not is_object(arguments):
         raise ConfigurationError(f"row {number}: its arguments are no JSON object")
-    return digest(canonical(arguments))
+    return sha256_hex(canonical_bytes(arguments))
 
 
-def from_database(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+def read_database_rows(url: str, query: str, names: Mapping[str, str], told: RowCounter) -> Iterator[BusinessRow]:
     """Read rows from a query, in a connection that cannot write.
 
     Args:
         url: `sqlite:///file.db` or `postgresql://...`.
         query: one SELECT.
-        names: from `mapping`.
+        names: from `parse_column_map`.
         told: called with 1 for each row.
 
     Raises:
@@ -130,16 +130,16 @@ def from_database(url: str, query: str, names: Mapping[str, str], told: Told) ->
     """
     kind = urlsplit(url).scheme
     if kind == "sqlite":
-        yield from _from_sqlite(url, query, names, told)
+        yield from _read_sqlite(url, query, names, told)
     elif kind in ("postgresql", "postgres"):
-        yield from _from_postgres(url, query, names, told)
+        yield from _read_postgres(url, query, names, told)
     else:
         raise ConfigurationError(
             f"{kind or url!r} is no database that can be read: use sqlite:///FILE or postgresql://"
         )
 
 
-def _from_sqlite(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+def _read_sqlite(url: str, query: str, names: Mapping[str, str], told: RowCounter) -> Iterator[BusinessRow]:
     # It may be the file of the ledger: two SQLite libraries on one file would break each other's locks.
     import apsw  # noqa: PLC0415 - loaded where a database is read
 
@@ -152,25 +152,25 @@ def _from_sqlite(url: str, query: str, names: Mapping[str, str], told: Told) -> 
             cursor: Any = connection.cursor()
             columns: list[str] = []
 
-            def begun(cursor: Any, _: str, __: Any) -> bool:
+            def collect_columns(cursor: Any, _: str, __: Any) -> bool:
                 found = [column[0] for column in cursor.get_description()]
                 if columns and found:
                     raise ConfigurationError("--sql holds several queries: give one SELECT")
-                columns.extend(_known(found, names) if found else ())
+                columns.extend(_require_columns(found, names) if found else ())
                 return True
 
-            cursor.exec_trace = begun
+            cursor.exec_trace = collect_columns
             cursor.execute(query)
             for number, values in enumerate(cursor, 1):
                 told(1)
-                yield row(number, dict(zip(columns, values, strict=True)), names)
+                yield build_row(number, dict(zip(columns, values, strict=True)), names)
             if not columns:
                 raise ConfigurationError("--sql holds no query: give one SELECT")
     except apsw.Error as error:
         raise ConfigurationError(f"{path}: {error}") from None
 
 
-def _from_postgres(url: str, query: str, names: Mapping[str, str], told: Told) -> Iterator[Row]:
+def _read_postgres(url: str, query: str, names: Mapping[str, str], told: RowCounter) -> Iterator[BusinessRow]:
     try:
         import psycopg  # noqa: PLC0415 - an extra
     except ImportError:
@@ -178,25 +178,25 @@ def _from_postgres(url: str, query: str, names: Mapping[str, str], told: Told) -
     try:
         # A cursor on the server hands the rows out in portions, so that a large table needs no memory here.
         with (
-            _reading(psycopg.connect(url, connect_timeout=10)) as connection,
+            _set_read_only(psycopg.connect(url, connect_timeout=10)) as connection,
             connection.cursor("reconcile") as cursor,
         ):
-            cursor.itersize = _AT_A_TIME
+            cursor.itersize = _FETCH_SIZE
             cursor.execute(query.encode())
-            columns = _known([column.name for column in cursor.description or ()], names)
+            columns = _require_columns([column.name for column in cursor.description or ()], names)
             for number, values in enumerate(cursor, 1):
                 told(1)
-                yield row(number, dict(zip(columns, values, strict=True)), names)
+                yield build_row(number, dict(zip(columns, values, strict=True)), names)
     except psycopg.Error as error:
         raise ConfigurationError(f"the business database: {error}") from None
 
 
-def _reading(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+def _set_read_only(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     connection.read_only = True
     return connection
 
 
-def _known(columns: list[str], names: Mapping[str, str]) -> list[str]:
+def _require_columns(columns: list[str], names: Mapping[str, str]) -> list[str]:
     if names["key"] not in columns and names["reference"] not in columns:
         raise ConfigurationError(
             f"the query gives {', '.join(columns)}: name the column that holds the ledger key, or the reference, "

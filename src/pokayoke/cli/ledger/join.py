@@ -12,12 +12,21 @@ from typing import Final
 
 import msgspec
 
-from pokayoke.core.ledger.reconcile import AGREED, Compared, Row, Times, amount_in, compare, explains, undo_key
+from pokayoke.core.ledger.reconcile import (
+    AGREEING_KINDS,
+    BusinessRow,
+    Comparison,
+    ReconcileTimes,
+    compare_key,
+    is_explained_by_undoing,
+    recorded_amount,
+    undoing_key,
+)
 from pokayoke.core.ledger.transitions import Record
 from pokayoke.stores.base import Store
-from pokayoke.stores.values import Entry, Query
+from pokayoke.stores.values import AuditEntry, RecordQuery
 
-_PAGE: Final = 1_000
+_PAGE_SIZE: Final = 1_000
 _COLUMNS: Final = "number, key, reference, digest, amount, tool"
 _TABLES: Final = f"""
     PRAGMA journal_mode = OFF;
@@ -28,7 +37,7 @@ _TABLES: Final = f"""
 """
 
 
-class Wanted(msgspec.Struct, frozen=True, gc=False):
+class ReconcileQuery(msgspec.Struct, frozen=True, gc=False):
     """What is to be reconciled.
 
     Args:
@@ -41,12 +50,12 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
     since: float | None = None
     amount_at: str = "/amount"
 
-    def includes(self, record: Record) -> bool:
+    def matches(self, record: Record) -> bool:
         """True if a record is to be judged."""
         return self.tool in (None, record.tool) and (self.since is None or record.claimed_at >= self.since)
 
 
-class Aside:
+class BusinessRows:
     """Business rows, found again by key or by reference."""
 
     def __init__(self) -> None:
@@ -57,7 +66,7 @@ class Aside:
         """Let the file vanish."""
         self._file.close()
 
-    def add(self, rows: Iterable[Row]) -> int:
+    def add_rows(self, rows: Iterable[BusinessRow]) -> int:
         """Put rows aside. Returns how many."""
         self._file.execute("BEGIN")
         put = self._file.executemany(
@@ -68,25 +77,25 @@ class Aside:
         return max(0, put.rowcount)
 
     @property
-    def keyless(self) -> bool:
+    def has_keyless_rows(self) -> bool:
         """True if any row is found by its reference only."""
         return self._file.execute("SELECT 1 FROM rows WHERE key = '' LIMIT 1").fetchone() is not None
 
-    def taken(self, record: Record) -> tuple[Row, ...]:
+    def take_rows(self, record: Record) -> tuple[BusinessRow, ...]:
         """The rows of a record; they count as seen. One without a key belongs to one record, of its own tool."""
-        found = self._rows("key = ?", record.key)
+        found = self._select_rows("key = ?", record.key)
         if record.reference:
             mine = "key = '' AND reference = ? AND seen = 0 AND tool IN ('', ?)"
-            found += self._rows(mine, record.reference, record.tool)
+            found += self._select_rows(mine, record.reference, record.tool)
         self._file.executemany("UPDATE rows SET seen = 1 WHERE number = ?", ((row.number,) for row in found))
         return tuple(found)
 
-    def left(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
+    def unmatched_rows(self) -> Iterator[tuple[str, tuple[BusinessRow, ...]]]:
         """The rows that no record took, by key; those without one each for itself."""
-        group: list[Row] = []
+        group: list[BusinessRow] = []
         condition = "seen = 0 ORDER BY key, number"
         for values in self._file.execute(f"SELECT {_COLUMNS} FROM rows WHERE {condition}"):  # noqa: S608 - as above
-            row = Row(*values)
+            row = BusinessRow(*values)
             if group and (not row.key or row.key != group[0].key):
                 yield group[0].key, tuple(group)
                 group = []
@@ -94,52 +103,56 @@ class Aside:
         if group:
             yield group[0].key, tuple(group)
 
-    def _rows(self, condition: str, *values: str) -> list[Row]:
+    def _select_rows(self, condition: str, *values: str) -> list[BusinessRow]:
         sql = f"SELECT {_COLUMNS} FROM rows WHERE {condition} ORDER BY number"  # noqa: S608 - as above
-        return [Row(*found) for found in self._file.execute(sql, values)]
+        return [BusinessRow(*found) for found in self._file.execute(sql, values)]
 
 
-def pages(store: Store, query: Query, told: Callable[[int], None] = lambda _: None) -> Iterator[Record]:
+def read_records(store: Store, query: RecordQuery, told: Callable[[int], None] = lambda _: None) -> Iterator[Record]:
     """All records of a query, in the order of their keys; `told` hears how many came with each page."""
-    query = msgspec.structs.replace(query, limit=_PAGE)
+    query = msgspec.structs.replace(query, limit=_PAGE_SIZE)
     while True:
         page = store.records(query)
         yield from page
         told(len(page))
-        if len(page) < _PAGE:
+        if len(page) < _PAGE_SIZE:
             return
         query = msgspec.structs.replace(query, after=page[-1].key)
 
 
-def entries(store: Store) -> Iterator[Entry]:
+def read_audit(store: Store) -> Iterator[AuditEntry]:
     """The whole audit, oldest first."""
     after = 0
     while True:
-        page = store.audit(after=after, limit=_PAGE)
+        page = store.audit(after=after, limit=_PAGE_SIZE)
         yield from page
-        if len(page) < _PAGE:
+        if len(page) < _PAGE_SIZE:
             return
         after = page[-1].number
 
 
-def late_effects(store: Store) -> dict[str, frozenset[str]]:
+def find_late_effects(store: Store) -> dict[str, frozenset[str]]:
     """Key to the references of completions that came after their claim was lost."""
     found: dict[str, frozenset[str]] = {}
-    for entry in entries(store):
+    for entry in read_audit(store):
         if entry.kind == "late_effect":
             reference = str(entry.data.get("reference") or "").strip()
             found[entry.subject] = found.get(entry.subject, frozenset()) | {reference}
     return found
 
 
-def forgets(store: Store) -> bool:
+def was_pruned(store: Store) -> bool:
     """Whether effects were pruned: what is not in the ledger may have been."""
-    return any(entry.kind == "pruned" and entry.data["records"] for entry in entries(store))
+    return any(entry.kind == "pruned" and entry.data["records"] for entry in read_audit(store))
 
 
-def joined(
-    store: Store, aside: Aside, wanted: Wanted, times: Times, told: Callable[[int], None] = lambda _: None
-) -> Iterator[Compared]:
+def join_rows(
+    store: Store,
+    aside: BusinessRows,
+    wanted: ReconcileQuery,
+    times: ReconcileTimes,
+    told: Callable[[int], None] = lambda _: None,
+) -> Iterator[Comparison]:
     """Yield what became of every key, the ledger's first, then what only the business has.
 
     Args:
@@ -149,40 +162,42 @@ def joined(
         times: until when.
         told: hears how many records were read.
     """
-    late = late_effects(store)
+    late = find_late_effects(store)
     # A row without a key may belong to a record that is too old to be wanted: then those are read as well.
-    query = Query(tool=wanted.tool, since=None if aside.keyless else wanted.since)
-    for found in pages(store, query, told):
+    query = RecordQuery(tool=wanted.tool, since=None if aside.has_keyless_rows else wanted.since)
+    for found in read_records(store, query, told):
         record = msgspec.structs.replace(found, reference=found.reference.strip())  # as those of the rows are
-        rows = aside.taken(record)
-        if wanted.includes(record):
-            yield _judged(store, record.key, record, rows, wanted, times, late)
-    for key, rows in aside.left():
+        rows = aside.take_rows(record)
+        if wanted.matches(record):
+            yield _compare_rows(store, record.key, record, rows, wanted, times, late)
+    for key, rows in aside.unmatched_rows():
         mine = tuple(row for row in rows if wanted.tool is None or row.tool in ("", wanted.tool))
         if mine and (not key or store.record(key) is None):
-            yield _judged(store, key, None, mine, wanted, times, late)
+            yield _compare_rows(store, key, None, mine, wanted, times, late)
 
 
-def _judged(
+def _compare_rows(
     store: Store,
     key: str,
     record: Record | None,
-    rows: tuple[Row, ...],
-    wanted: Wanted,
-    times: Times,
+    rows: tuple[BusinessRow, ...],
+    wanted: ReconcileQuery,
+    times: ReconcileTimes,
     late: Mapping[str, frozenset[str]],
-) -> Compared:
+) -> Comparison:
     amount = None
     if record is not None and record.state == "completed" and any(row.amount for row in rows):
         whole = store.record(key)  # pages come without outputs
-        amount = amount_in(whole.output if whole else None, wanted.amount_at)
+        amount = recorded_amount(whole.output if whole else None, wanted.amount_at)
     known = late.get(key, frozenset[str]())
-    first = compare(key, record, rows, times, late=known, amount=amount)
-    if first.kind in AGREED:
+    first = compare_key(key, record, rows, times, late=known, amount=amount)
+    if first.kind in AGREEING_KINDS:
         return first
     # Few keys come this far, so asking what was undone costs little.
     names = {row.reference for row in rows if row.reference}
-    undone = {name for name in names if explains(store.record(undo_key(key, name)), None, 1)}
-    if key and explains(store.record(undo_key(key)), record, sum(row.reference not in undone for row in rows)):
+    undone = {name for name in names if is_explained_by_undoing(store.record(undoing_key(key, name)), None, 1)}
+    if key and is_explained_by_undoing(
+        store.record(undoing_key(key)), record, sum(row.reference not in undone for row in rows)
+    ):
         undone.add("")
-    return compare(key, record, rows, times, late=known, undone=undone, amount=amount) if undone else first
+    return compare_key(key, record, rows, times, late=known, undone=undone, amount=amount) if undone else first

@@ -10,26 +10,42 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.ledger.business_rows import from_database, from_file, mapping
-from pokayoke.cli.ledger.join import Aside, Wanted, forgets, joined
-from pokayoke.cli.options import JsonOption, StoreOption, counting, moment, now, opened, seconds
-from pokayoke.cli.output import as_json, out, painter, plural, say, show
+from pokayoke.cli.ledger.business_rows import parse_column_map, read_database_rows, read_file_rows
+from pokayoke.cli.ledger.join import BusinessRows, ReconcileQuery, join_rows, was_pruned
+from pokayoke.cli.options import (
+    JsonOption,
+    StoreOption,
+    current_time,
+    open_store_option,
+    parse_duration,
+    parse_time,
+    progress_counter,
+)
+from pokayoke.cli.output import as_json, choose_painter, escape_text, format_count, print_data, print_message
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.ledger.reconcile import AGREED, KINDS, Compared, Compensation, Row, Times, undoings
+from pokayoke.core.ledger.reconcile import (
+    AGREEING_KINDS,
+    COMPARISON_KINDS,
+    BusinessRow,
+    Comparison,
+    Compensation,
+    ReconcileTimes,
+    build_compensations,
+)
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.compensate import Compensator, Undone
+from pokayoke.runtime.compensate import Compensator, UndoResult
 from pokayoke.stores.base import Store
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 _DONE: Final = frozenset({"undone", "undone_before"})
 _SURPLUS: Final = frozenset({"extra", "duplicate"})
 _KEY_LENGTH: Final = 64
 _IN_MEMORY: Final = 1_000_000
-_FORGOTTEN: Final = (
+_PRUNED_LEDGER: Final = (
     "the ledger was pruned, so this may be an effect that it has forgotten, or one that was undone before: select "
     "younger rows, or name the key with --key if it is too much"
 )
-_STRANGE: Final = (
+_WRONG_LEDGER: Final = (
     "none of the effects compared is one of {tool}, as if this were not the ledger of these rows: check --store, or "
     "name the key with --key if it is too much"
 )
@@ -79,39 +95,41 @@ def reconcile(
     """
     chosen = frozenset(key or ())
     _refuse_contradictions(rows, sql, compensate=compensate, yes=yes, by=by, contracts=contracts, chosen=chosen)
-    moment_now = now()
-    times = Times(moment_now, moment_now - seconds(lease, "--lease"))
-    wanted = Wanted(tool, moment(since, "--since", moment_now), amount_at)
-    names = mapping(columns)
-    known = _undoable(contracts or []) if compensate else {}
+    moment_now = current_time()
+    times = ReconcileTimes(moment_now, moment_now - parse_duration(lease, "--lease"))
+    wanted = ReconcileQuery(tool, parse_time(since, "--since", moment_now), amount_at)
+    names = parse_column_map(columns)
+    known = _load_undoable(contracts or []) if compensate else {}
     with ExitStack() as stack:
-        aside = stack.enter_context(closing(Aside()))
+        aside = stack.enter_context(closing(BusinessRows()))
         # Before the ledger is opened: it may lie in the same file, and it has to be read after the rows anyway.
-        with counting("business rows read") as told:
-            aside.add(_rows(rows, sql, names, told))
-        ledger = stack.enter_context(_holding(store, tool))
-        report = stack.enter_context(closing(Report(json=json)))
+        with progress_counter("business rows read") as told:
+            aside.add_rows(_read_rows(rows, sql, names, told))
+        ledger = stack.enter_context(_open_ledger(store, tool))
+        report = stack.enter_context(closing(ReconcileReport(json=json)))
         undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
-        with counting("effects read") as told:
-            plan = [found for found in joined(ledger, aside, wanted, times, told) if report.took(found, undoer)]
-        report.tell()
+        with progress_counter("effects read") as told:
+            plan = [found for found in join_rows(ledger, aside, wanted, times, told) if report.count_key(found, undoer)]
+        report.print_differences()
         if undoer is not None:
-            undoer.undo(plan, report, ledger)
-    report.end()
+            undoer.undo_all(plan, report, ledger)
+    report.print_totals()
     if report.open:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _holding(store: str | None, tool: str | None) -> Generator[Store]:
+def _open_ledger(store: str | None, tool: str | None) -> Generator[Store]:
     """Open the ledger, and say so if it has nothing of the tool: a misspelt name would look like all is well."""
-    with opened(store) as ledger:
-        if tool is not None and not ledger.records(Query(tool=tool, limit=1)):
-            say(f"warning: this ledger has no effect of a tool {tool!r}, so nothing can be missing; check the name")
+    with open_store_option(store) as ledger:
+        if tool is not None and not ledger.records(RecordQuery(tool=tool, limit=1)):
+            print_message(
+                f"warning: this ledger has no effect of a tool {tool!r}, so nothing can be missing; check the name"
+            )
         yield ledger
 
 
-class Report:
+class ReconcileReport:
     """Counts, and prints the disagreements once all keys were compared: half of them would read like all.
 
     The ledger may not be read to its end: it may hold outputs that are sealed with a key that is not here.
@@ -126,48 +144,50 @@ class Report:
     def __init__(self, *, json: bool) -> None:
         self.counts: Counter[str] = Counter()
         self.open = 0
-        self.json, self._paint = json, painter()
+        self.json, self._paint = json, choose_painter()
         self._uncompared = 0
         self._undone = 0
         self._lines = SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - `close`
 
-    def took(self, found: Compared, undoer: Undoer | None) -> bool:
+    def count_key(self, found: Comparison, undoer: Undoer | None) -> bool:
         """Count a key, and put it aside if it is not in order. Returns whether something of it is to be undone."""
         self.counts[found.kind] += 1
         self._uncompared += found.uncompared
-        if found.kind not in AGREED:
+        if found.kind not in AGREEING_KINDS:
             self.open += 1
-            line = self._paint(_line(found), "note" if found.kind in _DOUBTFUL else "bad")
-            self._lines.write((as_json(_as_values(found)) if self.json else line) + "\n")
-        return undoer is not None and undoer.wants(found)
+            line = self._paint(_format_line(found), "note" if found.kind in _DOUBTFUL else "bad")
+            self._lines.write((as_json(_to_values(found)) if self.json else line) + "\n")
+        return undoer is not None and undoer.needs_undoing(found)
 
-    def tell(self) -> None:
+    def print_differences(self) -> None:
         """Print what was put aside."""
         self._lines.seek(0)
         for line in self._lines:
-            out(line.removesuffix("\n"))
+            print_data(line.removesuffix("\n"))
 
     def close(self) -> None:
         """Forget what was put aside."""
         self._lines.close()
 
-    def undone(self, found: Compared, done: bool) -> None:
+    def count_undoing(self, found: Comparison, done: bool) -> None:
         """Count what became of an undoing."""
         self._undone += done
-        if done and found.kind not in AGREED:
+        if done and found.kind not in AGREEING_KINDS:
             self.open -= 1
-        elif not done and found.kind in AGREED:
+        elif not done and found.kind in AGREEING_KINDS:
             self.open += 1
 
-    def end(self) -> None:
+    def print_totals(self) -> None:
         """Print the sums."""
-        sums = {kind: self.counts[kind] for kind in KINDS}
+        sums = {kind: self.counts[kind] for kind in COMPARISON_KINDS}
         if self.json:
-            out(as_json({"summary": sums | {"uncompared_amounts": self._uncompared, "undone": self._undone}}))
+            print_data(as_json({"summary": sums | {"uncompared_amounts": self._uncompared, "undone": self._undone}}))
             return
-        out("  ".join(f"{kind} {count}" for kind, count in sums.items() if count or kind == "matched"))
+        print_data("  ".join(f"{kind} {count}" for kind, count in sums.items() if count or kind == "matched"))
         if self._uncompared:
-            say(f"{plural(self._uncompared, 'amount')} could not be compared: no recorded output names one there")
+            print_message(
+                f"{format_count(self._uncompared, 'amount')} could not be compared: no recorded output names one there"
+            )
 
 
 def _refuse_contradictions(
@@ -192,16 +212,16 @@ def _refuse_contradictions(
         raise ConfigurationError("--key takes the whole key: `pokayoke ledger show` prints it")
 
 
-def _rows(
+def _read_rows(
     rows: str | None, sql: tuple[str, str] | None, names: dict[str, str], told: Callable[[int], None]
-) -> Iterator[Row]:
+) -> Iterator[BusinessRow]:
     if rows is not None:
-        return from_file(rows, names, told)
+        return read_file_rows(rows, names, told)
     assert sql is not None, "one of both is there"
-    return from_database(*sql, names, told)
+    return read_database_rows(*sql, names, told)
 
 
-def _undoable(sources: list[str]) -> dict[str, Contract]:
+def _load_undoable(sources: list[str]) -> dict[str, Contract]:
     """Tool to its contract, of those that say how they are undone."""
     from pokayoke.cli.sources import read_sources  # noqa: PLC0415 - imports what the user names
 
@@ -232,13 +252,13 @@ class Undoer:
         self._known, self._compensator, self._chosen, self._tool = known, compensator, chosen, tool
         self._at_work: set[str] = set()
 
-    def wants(self, found: Compared) -> bool:
+    def needs_undoing(self, found: Comparison) -> bool:
         """True if something of a key is to be undone. It is asked about every key before anything is."""
         if found.record is not None and not found.record.compensates:
             self._at_work.add(found.record.tool)
         return found.kind in _SURPLUS or found.key in self._chosen
 
-    def undo(self, plan: list[Compared], report: Report, ledger: Store) -> None:
+    def undo_all(self, plan: list[Comparison], report: ReconcileReport, ledger: Store) -> None:
         """Go through a plan.
 
         Args:
@@ -257,56 +277,60 @@ class Undoer:
             raise ConfigurationError(
                 f"{doubtful[0]} is not settled: `pokayoke ledger resolve` comes first; nothing was undone"
             )
-        forgot = forgets(ledger)  # asked after its records were read: what is forgotten from now on was among them
+        forgot = was_pruned(ledger)  # asked after its records were read: what is forgotten from now on was among them
         for found in plan:
-            name = self._tool_of(found)
+            name = self._tool_name(found)
             unknown_here = found.record is None and found.key not in self._chosen
             if unknown_here and (forgot or (name in self._known and name not in self._at_work)):
-                why = _FORGOTTEN if forgot else _STRANGE.format(tool=name)
-                _tell_undoing(Undone("refused", "", found.key, why), None, name, json=report.json)
-                report.undone(found, done=False)
+                why = _PRUNED_LEDGER if forgot else _WRONG_LEDGER.format(tool=name)
+                _print_undoing(UndoResult("refused", "", found.key, why), None, name, json=report.json)
+                report.count_undoing(found, done=False)
             else:
-                report.undone(found, self._undo(found, name, json=report.json))
+                report.count_undoing(found, self._undo_one(found, name, json=report.json))
 
-    def _tool_of(self, found: Compared) -> str:
+    def _tool_name(self, found: Comparison) -> str:
         if found.record is not None:
             return found.record.tool
         return next((row.tool for row in found.rows if row.tool), self._tool or "")
 
-    def _undo(self, found: Compared, name: str, *, json: bool) -> bool:
+    def _undo_one(self, found: Comparison, name: str, *, json: bool) -> bool:
         """Returns True if all of it is undone now."""
         contract = self._known.get(name)
-        steps = undoings(found, f"reconciliation: {found.reason or 'chosen'}") if contract is not None else ()
+        steps = (
+            build_compensations(found, f"reconciliation: {found.reason or 'chosen'}") if contract is not None else ()
+        )
         if contract is None or not steps:
             why = (
                 "it cannot be told which row is too much"
                 if contract
                 else f"no contract says how {name or 'it'} is undone"
             )
-            _tell_undoing(Undone("refused", "", found.key, why), None, name, json=json)
+            _print_undoing(UndoResult("refused", "", found.key, why), None, name, json=json)
             return False
         done = len(steps) >= len(found.surplus)
         for step in steps:
-            became = self._compensator.undo(contract, step) if self._compensator else None
-            _tell_undoing(became, step, name, json=json)
+            became = self._compensator.undo_effect(contract, step) if self._compensator else None
+            _print_undoing(became, step, name, json=json)
             done = done and became is not None and became.status in _DONE
         return done
 
 
-def _tell_undoing(became: Undone | None, step: Compensation | None, tool: str, *, json: bool) -> None:
+def _print_undoing(became: UndoResult | None, step: Compensation | None, tool: str, *, json: bool) -> None:
     status = became.status if became else "would_undo"
     effect_key = became.effect_key if became else step.effect_key if step else ""
     row = step.row.reference if step and step.row else ""
     message = became.message if became else ""
     if json:
         key = step.key if step else ""
-        out(as_json({"undo": status, "key": effect_key, "undoing": key, "tool": tool, "row": row, "message": message}))
+        print_data(
+            as_json({"undo": status, "key": effect_key, "undoing": key, "tool": tool, "row": row, "message": message})
+        )
         return
     words = [status.replace("_", " "), effect_key or "(no key)", tool, f"row {row}" if row else "", message]
-    out("  " + show("  ".join(word for word in words if word), limit=600))
+    print_data("  " + escape_text("  ".join(word for word in words if word), limit=600))
 
 
-def _as_values(found: Compared) -> dict[str, Any]:
+def _to_values(found: Comparison) -> dict[str, Any]:
     record = found.record
     return {
         "class": found.kind,
@@ -318,8 +342,8 @@ def _as_values(found: Compared) -> dict[str, Any]:
     }
 
 
-def _line(found: Compared) -> str:
+def _format_line(found: Comparison) -> str:
     record = found.record
     rows = ", ".join(row.reference or f"row {row.number}" for row in found.rows[:5])
     words = [f"{found.kind:<17}", found.key or "(no key)", record.tool if record else "", rows and f"[{rows}]"]
-    return show("  ".join(word for word in [*words, found.reason] if word), limit=600)
+    return escape_text("  ".join(word for word in [*words, found.reason] if word), limit=600)

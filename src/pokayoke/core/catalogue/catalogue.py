@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.names import DEFINITION_FORMATS, candidates, key, provider_name, refused
+from pokayoke.core.contract.names import DEFINITION_FORMATS, fold_name, name_problem, possible_names, provider_name
 from pokayoke.core.text.clip import clip
 from pokayoke.errors import ContractError
 
@@ -19,8 +19,8 @@ CODES: dict[str, str] = {
     "unknown_tool": "no tool has the called name, and no spelling rule leads to exactly one",
 }
 
-_NEAREST = 3
-_SIMILAR = 55.0
+_MAX_SUGGESTIONS = 3
+_MIN_SIMILARITY = 55.0
 _MAX_SHOWN = 60
 _MAX_HINT = 590
 
@@ -41,12 +41,12 @@ class Catalogue:
         self._prefixes = tuple(prefixes)
         self._by_name: dict[str, Contract] = {}
         for contract in contracts:
-            self._register(contract)
+            self._add_contract(contract)
         self._exact = dict(self._by_name)
         self._keys: dict[str, list[Contract]] = {}
         for contract in self._by_name.values():
-            self._answer_to_provider_names(contract)
-            self._keys.setdefault(key(contract.name), []).append(contract)
+            self._add_provider_names(contract)
+            self._keys.setdefault(fold_name(contract.name), []).append(contract)
             self._exact.setdefault(contract.id, contract)
 
     @property
@@ -59,27 +59,29 @@ class Catalogue:
         """The contracts in force, one per name."""
         return tuple(self._by_name.values())
 
-    def resolve(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Contract | Finding:
+    def resolve_name(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Contract | Finding:
         """Return the contract a called name means, or the finding `unknown_tool`.
 
         Args:
             name: the name as the model wrote it.
             offered: gives the tools the model may hear of; None is all of them.
         """
-        return self.get(name) or self.unknown(name, offered=None if offered is None else offered())
+        return self.find_contract(name) or self.unknown_tool_finding(
+            name, offered=None if offered is None else offered()
+        )
 
-    def get(self, name: str) -> Contract | None:
+    def find_contract(self, name: str) -> Contract | None:
         """Return the contract a called name means, if there is one."""
-        return self._exact.get(name) or self._respelt(name)
+        return self._exact.get(name) or self._find_by_spelling(name)
 
-    def unknown(self, name: str, *, offered: Sequence[str] | None = None) -> Finding:
+    def unknown_tool_finding(self, name: str, *, offered: Sequence[str] | None = None) -> Finding:
         """Return the finding for a name that means no tool.
 
         Args:
             name: the name as the model wrote it.
             offered: the tools the model may hear of; None is all of them.
         """
-        shown = _visible(name)
+        shown = _visible_name(name)
         if not shown:
             return Finding(
                 code="unknown_tool",
@@ -90,17 +92,21 @@ class Catalogue:
 
         known = self.names if offered is None else tuple(offered)
         matches = process.extract(
-            key(shown), {tool: key(tool) for tool in known}, scorer=fuzz.WRatio, limit=_NEAREST, score_cutoff=_SIMILAR
+            fold_name(shown),
+            {tool: fold_name(tool) for tool in known},
+            scorer=fuzz.WRatio,
+            limit=_MAX_SUGGESTIONS,
+            score_cutoff=_MIN_SIMILARITY,
         )
         nearest = [str(match[2]) for match in matches]
         return Finding(
             code="unknown_tool",
             message=f"no tool is called {shown!r}, expected one of {len(known)} known names",
-            hint=_hint(shown, nearest, known),
+            hint=_unknown_tool_hint(shown, nearest, known),
             data={"called": shown, "nearest": nearest},
         )
 
-    def _register(self, contract: Contract) -> None:
+    def _add_contract(self, contract: Contract) -> None:
         known = self._by_name.get(contract.name)
         if known is None:
             self._by_name[contract.name] = contract
@@ -112,7 +118,7 @@ class Catalogue:
             "Guard(contracts=...) takes versions out of a lock file"
         )
 
-    def _answer_to_provider_names(self, contract: Contract) -> None:
+    def _add_provider_names(self, contract: Contract) -> None:
         for written in DEFINITION_FORMATS:
             mapped = provider_name(contract.name, written)
             other = self._exact.setdefault(mapped, contract)
@@ -121,26 +127,26 @@ class Catalogue:
                     f"{contract.name!r} and {other.name!r} are both called {mapped!r} by a provider. Rename one of them"
                 )
 
-    def _respelt(self, name: str) -> Contract | None:
+    def _find_by_spelling(self, name: str) -> Contract | None:
         """Try the spellings that carry no meaning; they must lead to exactly one tool."""
-        if _is_plain(name):
-            for spelling in candidates(name, self._prefixes):
+        if _has_only_plain_characters(name):
+            for spelling in possible_names(name, self._prefixes):
                 exact = self._exact.get(spelling)
-                found = [exact] if exact is not None else self._keys.get(key(spelling), [])
+                found = [exact] if exact is not None else self._keys.get(fold_name(spelling), [])
                 if len(found) == 1:
                     return found[0]
         return None
 
 
-def _is_plain(name: object) -> bool:
+def _has_only_plain_characters(name: object) -> bool:
     """Return whether a called name is free of characters that could make it look like another."""
     if not isinstance(name, str):
         return False
     text = " ".join(name.split()) if name.isascii() else name
-    return not text.strip() or refused(text[:128]) is None
+    return not text.strip() or name_problem(text[:128]) is None
 
 
-def _visible(name: object) -> str:
+def _visible_name(name: object) -> str:
     """Return a called name as one short visible line; "" if nothing of it can be seen."""
     if not isinstance(name, str):
         return ""
@@ -148,7 +154,7 @@ def _visible(name: object) -> str:
     return clip(" ".join(text.split()), _MAX_SHOWN)
 
 
-def _hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
+def _unknown_tool_hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
     """Say what was asked for, what is near, and what there is, as far as it fits."""
     text = f"There is no tool `{shown}`."
     if shown in known:

@@ -23,16 +23,16 @@ _K1: Final = 1.2
 _B: Final = 0.75
 # A name says in three words what a description says in twenty.
 _NAME_WEIGHT: Final = 2
-_CLOSE: Final = 0.9
+_CLOSE_SHARE: Final = 0.9
 
 _WORD = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
+_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
 # Scripts that are written without spaces: their words are taken to be pairs of characters.
-_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f]+")
+_UNSPACED_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f]+")
 _SENTENCE = re.compile(r"[.!?;\n]+(?:\s|$)|[。！？；]")
 # Of a long word its beginning counts: conversion and convert, genetics and genetically have one.
-_STEM: Final = 5
-_SHORT: Final = 3
+_STEM_CHARS: Final = 5
+_SHORT_CHARS: Final = 3
 _STOP_WORDS: Final = """
 a about all also am an and any are as at be been but by can could did do does for from get give had has have he
 help her him his how i if in into is it its just let like me my need no not of on or our out please she show so
@@ -43,7 +43,7 @@ _STOP: Final = frozenset(_STOP_WORDS.split())
 _MOST_CHARS: Final = 20_000
 
 
-class Ranked(msgspec.Struct, frozen=True, gc=False):
+class RankedTool(msgspec.Struct, frozen=True, gc=False):
     """One candidate.
 
     Attributes:
@@ -55,7 +55,7 @@ class Ranked(msgspec.Struct, frozen=True, gc=False):
     score: float
 
 
-class Index:
+class WordIndex:
     """The words of a catalogue, counted once.
 
     Args:
@@ -69,7 +69,7 @@ class Index:
         counts: list[Counter[str]] = []
         for contract in contracts:
             self._names.append(contract.name)
-            counts.append(Counter(_words_of(contract)))
+            counts.append(Counter(_contract_words(contract)))
         lengths = [count.total() for count in counts]
         usual = (sum(lengths) / len(lengths) if lengths else 0.0) or 1.0
         for number, count in enumerate(counts):
@@ -77,7 +77,7 @@ class Index:
             for word, times in count.items():
                 self._postings.setdefault(word, []).append((number, times * (_K1 + 1) / (times + norm)))
 
-    def choose(self, text: str, most: int, *, only: Container[str] | None = None) -> list[Ranked]:
+    def choose_tools(self, text: str, most: int, *, only: Container[str] | None = None) -> list[RankedTool]:
         """Return candidates for a text that may ask for several things: the best of the whole, and of each sentence.
 
         Args:
@@ -90,67 +90,67 @@ class Index:
         """
         text = text[-_MOST_CHARS:]
         parts = [part for part in _SENTENCE.split(text) if part.strip()]
-        rankings = [self.rank(part, most, only=only) for part in ([text, *parts] if len(parts) > 1 else [text])]
-        found: dict[str, Ranked] = {}
+        rankings = [self.rank_tools(part, most, only=only) for part in ([text, *parts] if len(parts) > 1 else [text])]
+        found: dict[str, RankedTool] = {}
         for place in zip_longest(*rankings):
             for one in place:
                 if one is not None:
                     found.setdefault(one.name, one)
         return list(found.values())[:most]
 
-    def rank(self, text: str, most: int, *, only: Container[str] | None = None) -> list[Ranked]:
-        """Return the tools that fit a text best. Arguments as in `choose`.
+    def rank_tools(self, text: str, most: int, *, only: Container[str] | None = None) -> list[RankedTool]:
+        """Return the tools that fit a text best. Arguments as in `choose_tools`.
 
         Returns:
             the best first; of equal ones, the first in the catalogue. Tools without a common word are left out.
         """
         scores: dict[int, float] = {}
-        for word in dict.fromkeys(words(text[-_MOST_CHARS:])):
+        for word in dict.fromkeys(split_words(text[-_MOST_CHARS:])):
             found = self._postings.get(word, ())
             rarity = math.log(1 + (len(self._names) - len(found) + 0.5) / (len(found) + 0.5))
             for number, weight in found:
                 scores[number] = scores.get(number, 0.0) + rarity * weight
         best = sorted(scores, key=lambda number: (-scores[number], number))
         wanted = (number for number in best if only is None or self._names[number] in only)
-        return [Ranked(self._names[number], scores[number]) for number in islice(wanted, most)]
+        return [RankedTool(self._names[number], scores[number]) for number in islice(wanted, most)]
 
 
-def close(ranked: list[Ranked]) -> tuple[str, ...]:
+def close_candidates(ranked: list[RankedTool]) -> tuple[str, ...]:
     """Return the candidates that fit about as well as the best; empty if the best stands alone."""
     best = max((one.score for one in ranked), default=0.0)
-    near = tuple(one.name for one in ranked if one.score >= _CLOSE * best)
+    near = tuple(one.name for one in ranked if one.score >= _CLOSE_SHARE * best)
     return near if len(near) > 1 else ()
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text, each reduced to what its forms have in common."""
     found: list[str] = []
-    for word in _WORD.findall(_HUMP.sub(" ", text)):
-        if _SPACELESS.search(word):
-            for run in _SPACELESS.findall(word):
+    for word in _WORD.findall(_CASE_BOUNDARY.sub(" ", text)):
+        if _UNSPACED_SCRIPT.search(word):
+            for run in _UNSPACED_SCRIPT.findall(word):
                 found.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
             continue
         lowered = word.lower()
         if lowered not in _STOP:
-            found.append(_stem(lowered))
+            found.append(_stem_word(lowered))
     return found
 
 
-def _stem(word: str) -> str:
-    if len(word) > _STEM:
-        return word[:_STEM]
-    return word.removesuffix("s") if len(word) > _SHORT else word
+def _stem_word(word: str) -> str:
+    if len(word) > _STEM_CHARS:
+        return word[:_STEM_CHARS]
+    return word.removesuffix("s") if len(word) > _SHORT_CHARS else word
 
 
-def _words_of(contract: Contract) -> list[str]:
+def _contract_words(contract: Contract) -> list[str]:
     return [
-        *words(contract.name) * _NAME_WEIGHT,
-        *words(contract.description or ""),
-        *(word for text in _parameters(contract.model_schema) for word in words(text)),
+        *split_words(contract.name) * _NAME_WEIGHT,
+        *split_words(contract.description or ""),
+        *(word for text in _parameter_texts(contract.model_schema) for word in split_words(text)),
     ]
 
 
-def _parameters(schema: Mapping[str, Any]) -> Iterable[str]:
+def _parameter_texts(schema: Mapping[str, Any]) -> Iterable[str]:
     """The names of the parameters and what is said of them."""
     held = schema.get("properties")
     if not is_object(held):

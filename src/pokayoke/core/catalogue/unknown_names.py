@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.rules import declared_arguments
-from pokayoke.core.flow.plan import unmeasured
+from pokayoke.core.flow.plan import amount_problem
 from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.schema.facts import facts_at
 
 Place = tuple[str | int, ...]
 
 
-def misnamed(policy: Policy, contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[Place, str]]:
+def unknown_names(
+    policy: Policy, contracts: Sequence[Contract], also: Iterable[str] = ()
+) -> Iterator[tuple[Place, str]]:
     """Yield each place of a policy that names no tool, or an argument that its tool does not have.
 
     Args:
@@ -30,21 +32,21 @@ def misnamed(policy: Policy, contracts: Sequence[Contract], also: Iterable[str] 
     """
     names = {contract.name for contract in contracts}
     known = names | set(also)
-    for place, name in _named(policy):
+    for place, name in _named_tools(policy):
         if name not in known:
-            yield place, f"names {name!r}, and no tool is called so: it has no effect. {_meant(name, names)}"
+            yield place, f"names {name!r}, and no tool is called so: it has no effect. {_suggest_name(name, names)}"
     for number, limit in enumerate(policy.limits):
         limited = [contract for contract in contracts if limit.tool in ("*", contract.name)]
-        wrong = _uncounted(limit, limit.field, limited) if limit.field is not None and limited else None
+        wrong = _limit_field_problem(limit, limit.field, limited) if limit.field is not None and limited else None
         if wrong is not None:
             yield ("limits", number, "field"), wrong
         if limit.tool == "*" and limit.field is not None and limit.amount is not None:
             for contract in contracts:  # a limit that names its tool is refused outright
-                if facts_at(contract.input, (limit.field,)).nodes and (why := unmeasured(contract, limit.field)):
+                if facts_at(contract.input, (limit.field,)).nodes and (why := amount_problem(contract, limit.field)):
                     yield ("limits", number, "field"), f"counts {limit.field!r} of {contract.id}, {why}"
 
 
-def unsourced(contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+def unknown_sources(contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the id of each contract that bases itself on a tool there is none of, and what is wrong.
 
     Args:
@@ -57,10 +59,10 @@ def unsourced(contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterat
         for name in contract.sources or ():
             if name not in known:
                 wrong = f"sources names {name!r}, and no tool is called so: no invalid output of it stops this one."
-                yield contract.id, f"{wrong} {_meant(name, names)}"
+                yield contract.id, f"{wrong} {_suggest_name(name, names)}"
 
 
-def _named(policy: Policy) -> Iterator[tuple[Place, str]]:
+def _named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
     access = policy.access
     for key, names in (("allow", access.allow), ("deny", access.deny)):
         yield from ((("access", key, number), name) for number, name in enumerate(names))
@@ -70,7 +72,7 @@ def _named(policy: Policy) -> Iterator[tuple[Place, str]]:
     yield from ((("limits", number, "tool"), limit.tool) for number, limit in limits if limit.tool != "*")
 
 
-def _uncounted(limit: LimitPolicy, field: str, limited: Sequence[Contract]) -> str | None:
+def _limit_field_problem(limit: LimitPolicy, field: str, limited: Sequence[Contract]) -> str | None:
     """What is wrong with the field of a limit if none of the tools it limits has that argument."""
     heard: set[str] = set()
     for contract in limited:
@@ -80,10 +82,10 @@ def _uncounted(limit: LimitPolicy, field: str, limited: Sequence[Contract]) -> s
             return None
         heard.update(arguments)
     whose = "no tool has" if limit.tool == "*" else f"{limit.tool} does not have"
-    return f"counts {field!r}, which {whose}: it limits nothing. {_meant(field, heard)}"
+    return f"counts {field!r}, which {whose}: it limits nothing. {_suggest_name(field, heard)}"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    from pokayoke.core.contract.importers import meant  # noqa: PLC0415 - for a name that is wrong
+def _suggest_name(name: str, known: Iterable[str]) -> str:
+    from pokayoke.core.contract.importers import did_you_mean  # noqa: PLC0415 - for a name that is wrong
 
-    return meant([name], known)
+    return did_you_mean([name], known)

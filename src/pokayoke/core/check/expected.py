@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.schema.facts import Facts, Node, Path, facts_at, facts_below, item_facts, remembered
+from pokayoke.core.schema.facts import Node, Path, SchemaFacts, cached_per_schema, facts_at, facts_of_child, item_facts
 from pokayoke.core.schema.problems import SPELLING
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip
@@ -25,12 +25,12 @@ _ARTICLES = {
 }
 
 
-def wanted_at(schema: Schema, path: Path) -> str:
+def expected_at(schema: Schema, path: Path) -> str:
     """Return in words what the schema wants at the place a path leads to."""
-    return remembered(schema, ("wanted", path), lambda: wanted(facts_at(schema, path), schema))
+    return cached_per_schema(schema, ("wanted", path), lambda: describe_expected(facts_at(schema, path), schema))
 
 
-def wanted(facts: Facts, schema: Schema, *, depth: int = 0) -> str:
+def describe_expected(facts: SchemaFacts, schema: Schema, *, depth: int = 0) -> str:
     """Return in words what the schema wants at a place, such as `an integer from 1 to 100`."""
     if facts.choices:
         # Each once: several subschemas may name the same.
@@ -40,48 +40,51 @@ def wanted(facts: Facts, schema: Schema, *, depth: int = 0) -> str:
         shown = ", ".join(json_text(item) for item in choices[:_MAX_CHOICES])
         more = len(choices) - _MAX_CHOICES
         return f"one of {shown}" + (f" and {more} more" if more > 0 else "")
-    words = [_kind(name, facts, schema, depth) for name in _ARTICLES if name in facts.types]
+    words = [_describe_type(name, facts, schema, depth) for name in _ARTICLES if name in facts.types]
     if "number" in facts.types and "integer" in facts.types:
-        words.remove(_kind("integer", facts, schema, depth))
+        words.remove(_describe_type("integer", facts, schema, depth))
     return " or ".join(words) or "a value"
 
 
-def _kind(name: str, facts: Facts, schema: Schema, depth: int) -> str:
+def _describe_type(name: str, facts: SchemaFacts, schema: Schema, depth: int) -> str:
     if name in ("integer", "number"):
-        return _ARTICLES[name] + _range(facts.nodes)
+        return _ARTICLES[name] + _describe_range(facts.nodes)
     if name == "string":
-        return _text(facts)
+        return _describe_text(facts)
     if name == "array" and depth == 0:
         rows = next((node["prefixItems"] for node in facts.nodes if node.get("prefixItems")), None)
         if rows is not None:
-            each = [wanted(facts_below(schema, facts, str(at)), schema, depth=1) for at in range(len(rows[:_MAX_ROWS]))]
+            each = [
+                describe_expected(facts_of_child(schema, facts, str(at)), schema, depth=1)
+                for at in range(len(rows[:_MAX_ROWS]))
+            ]
             return f"a list of {', then '.join(each)}" + (", and more" if len(rows) > _MAX_ROWS else "")
-        inner = wanted(item_facts(schema, facts), schema, depth=1)
-        return f"a list{_size(facts.nodes, 'minItems', 'maxItems', 'items')}, each {inner}"
+        inner = describe_expected(item_facts(schema, facts), schema, depth=1)
+        return f"a list{_describe_size(facts.nodes, 'minItems', 'maxItems', 'items')}, each {inner}"
     if name == "object" and facts.properties:
         names = [*(key for key in facts.properties if key in facts.required)] or list(facts.properties)
         return f"an object with {', '.join(names[:6])}"
     return _ARTICLES[name]
 
 
-def _text(facts: Facts) -> str:
+def _describe_text(facts: SchemaFacts) -> str:
     if facts.formats:
         return "a text in the format " + ", or ".join(f"{one}{SPELLING.get(one, '')}" for one in sorted(facts.formats))
-    text = "a text" + _size(facts.nodes, "minLength", "maxLength", "characters")
+    text = "a text" + _describe_size(facts.nodes, "minLength", "maxLength", "characters")
     pattern = next((node["pattern"] for node in facts.nodes if isinstance(node.get("pattern"), str)), None)
     return f"{text} that fits {pattern[:80]}" if pattern else text
 
 
-def _bound(nodes: Iterable[Node], *keywords: str) -> tuple[str, Any] | None:
+def _single_bound(nodes: Iterable[Node], *keywords: str) -> tuple[str, Any] | None:
     """The one bound of a kind; of several that differ nobody can say which holds."""
     found = {(word, node[word]) for node in nodes for word in keywords if isinstance(node.get(word), int | float)}
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _range(nodes: Sequence[Node]) -> str:
-    low = _bound(nodes, "minimum", "exclusiveMinimum")
-    high = _bound(nodes, "maximum", "exclusiveMaximum")
-    step = _bound(nodes, "multipleOf")
+def _describe_range(nodes: Sequence[Node]) -> str:
+    low = _single_bound(nodes, "minimum", "exclusiveMinimum")
+    high = _single_bound(nodes, "maximum", "exclusiveMaximum")
+    step = _single_bound(nodes, "multipleOf")
     text = f", a multiple of {step[1]}" if step else ""
     above = "above" if low and low[0] != "minimum" else "from"
     below = "below" if high and high[0] != "maximum" else "to"
@@ -94,8 +97,8 @@ def _range(nodes: Sequence[Node]) -> str:
     return f" {'below' if below == 'below' else 'of at most'} {high[1]}{text}" if high else text
 
 
-def _size(nodes: Sequence[Node], low_name: str, high_name: str, unit: str) -> str:
-    low, high = _bound(nodes, low_name), _bound(nodes, high_name)
+def _describe_size(nodes: Sequence[Node], low_name: str, high_name: str, unit: str) -> str:
+    low, high = _single_bound(nodes, low_name), _single_bound(nodes, high_name)
     if low and high:
         return f" of {low[1]} to {high[1]} {unit}"
     if low:

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.check.expected import json_text, wanted, wanted_at
-from pokayoke.core.check.placeholders import find_placeholders, lost_backslash
+from pokayoke.core.check.expected import describe_expected, expected_at, json_text
+from pokayoke.core.check.placeholders import find_placeholders, has_lost_backslash
 from pokayoke.core.json.values import is_object
 from pokayoke.core.schema.facts import (
-    Facts,
     Path,
+    SchemaFacts,
+    cached_per_schema,
     facts_at,
-    facts_of,
-    facts_under,
-    join,
-    may_be,
-    remembered,
-    split,
-    spoken,
+    facts_of_branch,
+    facts_of_child_in,
+    may_exist,
+    parse_pointer,
+    to_field_path,
+    to_pointer,
 )
-from pokayoke.core.schema.problems import Problem, escape
+from pokayoke.core.schema.problems import SchemaProblem, pointer_step
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip
 
@@ -102,7 +102,7 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
     path: Path
     at: str
     code: str
-    problem: Problem
+    problem: SchemaProblem
 
     @property
     def key(self) -> tuple[Path, str]:
@@ -110,7 +110,7 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
         return (self.path, self.code)
 
 
-def check(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Finding, ...]:
+def check_value(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Finding, ...]:
     """Return everything that is wrong with a value, in the order of the schema; () if it is valid.
 
     Args:
@@ -118,10 +118,10 @@ def check(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Finding, ..
         schema: the schema it has to fulfil.
         root: what the whole value is called in hints.
     """
-    return tuple(describe_issue(issue, schema, root=root) for issue in issues_of(value, schema))
+    return tuple(describe_issue(issue, schema, root=root) for issue in find_issues(value, schema))
 
 
-def placeholders(value: Any, schema: Schema | None = None) -> tuple[Finding, ...]:
+def placeholder_findings(value: Any, schema: Schema | None = None) -> tuple[Finding, ...]:
     """Return a finding for every text that only stands where a value should be, or lost a backslash.
 
     See `core/check/placeholders.py`.
@@ -130,12 +130,12 @@ def placeholders(value: Any, schema: Schema | None = None) -> tuple[Finding, ...
         value: a JSON value.
         schema: texts the schema itself names (enum, const, default, examples) are values there.
     """
-    return tuple(_placeholder(path, text) for path, text in find_placeholders(value, schema))
+    return tuple(_placeholder_finding(path, text) for path, text in find_placeholders(value, schema))
 
 
-def _placeholder(path: Path, text: str) -> Finding:
-    name, shown = spoken(path, _ROOT), json_text(text)
-    if lost_backslash(text):
+def _placeholder_finding(path: Path, text: str) -> Finding:
+    name, shown = to_field_path(path, _ROOT), json_text(text)
+    if has_lost_backslash(text):
         code, seen, wanted_there = "lost_backslash", "holds a control character", "a backslash"
         hint = f"`{name}` is {shown}: a backslash was read as part of an escape. Write each backslash twice (\\\\)."
     else:
@@ -144,11 +144,11 @@ def _placeholder(path: Path, text: str) -> Finding:
             f"`{name}` is {shown}, which only stands for a value. Send the value itself; "
             "if you do not know it, look it up or ask the user."
         )
-    message = f"{join(path) or _ROOT}: {shown} {seen}, expected {wanted_there}"
-    return Finding(code=code, at=join(path), message=message, hint=_clip(hint), data={"got": text})
+    message = f"{to_pointer(path) or _ROOT}: {shown} {seen}, expected {wanted_there}"
+    return Finding(code=code, at=to_pointer(path), message=message, hint=_clip_hint(hint), data={"got": text})
 
 
-def issues_of(value: Any, schema: Schema, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Issue, ...]:
+def find_issues(value: Any, schema: Schema, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Issue, ...]:
     """Return the problems of a value, each at the place that has to change, none twice.
 
     Args:
@@ -158,9 +158,9 @@ def issues_of(value: Any, schema: Schema, *, parsed: bool = False, effort: Effor
         effort: what the explanation takes is added to it.
     """
     found: dict[tuple[Path, str], Issue] = {}
-    for problem in schema.problems(value, parsed=parsed, effort=effort):
+    for problem in schema.find_problems(value, parsed=parsed, effort=effort):
         keyword, at = problem.keyword, problem.at
-        path, code = split(at), _KEYWORDS.get(keyword, "schema_mismatch")
+        path, code = parse_pointer(at), _KEYWORDS.get(keyword, "schema_mismatch")
         names: Sequence[Any] = ()
         if code == "missing_field":
             names = (problem.data.get("missing"),)
@@ -168,7 +168,7 @@ def issues_of(value: Any, schema: Schema, *, parsed: bool = False, effort: Effor
             names = problem.data.get("unexpected", ())
         elif keyword == "false" and path and not path[-1].isdecimal():
             code = "unknown_field"
-        places = [((*path, name), at + escape(name)) for name in names if isinstance(name, str)] or [(path, at)]
+        places = [((*path, name), at + pointer_step(name)) for name in names if isinstance(name, str)] or [(path, at)]
         for place, pointer in places:
             found.setdefault((place, code), Issue(place, pointer, code, problem))
     return tuple(found.values())
@@ -186,22 +186,22 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
     code, at, problem = issue.code, issue.at, issue.problem
     message = problem.message
     if code == "unknown_field":  # such names are many, and none is worth remembering
-        message = f"{_clip(at)}: the schema does not know this field"
-        hint = _clip(_advice(issue, schema, root))
+        message = f"{_clip_hint(at)}: the schema does not know this field"
+        hint = _clip_hint(_advise_change(issue, schema, root))
     else:
         asked = ("advice", code, problem.expected, root, id(problem.schema))
-        hint = remembered(schema, (asked, issue.path), lambda: _clip(_advice(issue, schema, root)))
+        hint = cached_per_schema(schema, (asked, issue.path), lambda: _clip_hint(_advise_change(issue, schema, root)))
         if code == "missing_field":
             message = f"{at}: required, but absent"
     tied = problem.data.get("tied")
     if suggestion or tied:
         other = " Or fit another variant that is allowed there." if tied else ""
-        hint = _clip(f"{suggestion} {hint}{other}".lstrip())
+        hint = _clip_hint(f"{suggestion} {hint}{other}".lstrip())
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
     return Finding(code=code, at=at, message=message, hint=hint, data=data)
 
 
-def clarification(schema: Schema, doubtful: Sequence[Path] = ()) -> str:
+def clarification_question(schema: Schema, doubtful: Sequence[Path] = ()) -> str:
     """Return the question that settles an uncertain call, with ranges and choices.
 
     Args:
@@ -212,23 +212,23 @@ def clarification(schema: Schema, doubtful: Sequence[Path] = ()) -> str:
     known = [(name,) for name in facts.properties]
     paths = [*dict.fromkeys(doubtful)] or [path for path in known if path[0] in facts.required] or known
     opening = "This call is too uncertain to run. Ask the user, or state it again with certain values"
-    asked = _listed(paths, schema, _MAX_HINT - 60 - len(opening))
-    return _clip(f"{opening}: {asked}." if asked else f"{opening}.")
+    asked = _list_fields(paths, schema, _MAX_HINT - 60 - len(opening))
+    return _clip_hint(f"{opening}: {asked}." if asked else f"{opening}.")
 
 
-def needs(schema: Schema, *, room: int) -> str:
+def required_fields_sentence(schema: Schema, *, room: int) -> str:
     """Return a sentence with what no call can do without, of about `room` characters at most; "" if that is nothing."""
     facts = facts_at(schema, ())
-    listed = _listed([(name,) for name in facts.properties if name in facts.required], schema, room)
+    listed = _list_fields([(name,) for name in facts.properties if name in facts.required], schema, room)
     return f"It needs {listed}." if listed else ""
 
 
-def _listed(paths: Sequence[Path], schema: Schema, room: int) -> str:
+def _list_fields(paths: Sequence[Path], schema: Schema, room: int) -> str:
     parts: list[str] = []
     for path in paths:
-        part = f"`{spoken(path, _ROOT)}` ({wanted_at(schema, path)})"
+        part = f"`{to_field_path(path, _ROOT)}` ({expected_at(schema, path)})"
         if len(part) > room:  # its name is better than nothing
-            part = f"`{spoken(path, _ROOT)}`"
+            part = f"`{to_field_path(path, _ROOT)}`"
         if sum(map(len, parts)) + len(part) > room:
             parts.append(f"and {len(paths) - len(parts)} more")
             break
@@ -236,17 +236,17 @@ def _listed(paths: Sequence[Path], schema: Schema, room: int) -> str:
     return ", ".join(parts)
 
 
-def _advice(issue: Issue, schema: Schema, root: str) -> str:
-    name, problem = spoken(issue.path, root), issue.problem
+def _advise_change(issue: Issue, schema: Schema, root: str) -> str:
+    name, problem = to_field_path(issue.path, root), issue.problem
     if issue.code == "unknown_field":
-        return f"`{name}` is not a field here. Fields: {_other_fields(issue, schema)}."
+        return f"`{name}` is not a field here. Fields: {_allowed_fields_text(issue, schema)}."
     if issue.code == "not_json":
         return f"`{name}` cannot be used: send {problem.expected}."
-    if unwanted := _unwanted(issue, root):
+    if unwanted := _unwanted_name(issue, root):
         return f"Leave `{unwanted}` out."
-    facts = _facts_of(issue, schema)
-    want = wanted(facts, schema)
-    if issue.code in _MEASURED and not _is_one_rule(facts):
+    facts = _issue_facts(issue, schema)
+    want = describe_expected(facts, schema)
+    if issue.code in _MEASURED_CODES and not _is_one_rule(facts):
         return f"`{name}` has to be {problem.expected}."
     if issue.code == "missing_field":
         return f"Add `{name}`: {want}. If you do not know it, ask the user; do not make it up."
@@ -255,32 +255,32 @@ def _advice(issue: Issue, schema: Schema, root: str) -> str:
     if issue.code == "duplicate_items":
         return f"Send every item of `{name}` once."
     if issue.code == "too_few_fields" and facts.properties:
-        return f"`{name}` has to have {problem.expected}, such as {_names(facts.properties)}."
+        return f"`{name}` has to have {problem.expected}, such as {_quote_names(facts.properties)}."
     if issue.code in ("schema_mismatch", "too_few_fields", "too_many_fields") or want == "a value":
         return f"`{name}` has to be {problem.expected}."
     return f"Send `{name}` as {want}."
 
 
-def _unwanted(issue: Issue, root: str) -> str:
+def _unwanted_name(issue: Issue, root: str) -> str:
     """The name of what has to go, where that is what is wrong; else ""."""
     keyword, broken = issue.problem.keyword, issue.problem.schema
     if keyword == "false":
-        return spoken(issue.path, root)
+        return to_field_path(issue.path, root)
     refused: Any = broken.get("not") if keyword == "not" and is_object(broken) else None
     if is_object(refused) and refused.keys() == {"required"} and len(refused["required"]) == 1:
-        return spoken((*issue.path, *refused["required"]), root)
+        return to_field_path((*issue.path, *refused["required"]), root)
     return ""
 
 
-def _facts_of(issue: Issue, schema: Schema) -> Facts:
+def _issue_facts(issue: Issue, schema: Schema) -> SchemaFacts:
     """What is wanted at a place, by the branch that was looked at: others may say the contrary."""
     broken = issue.problem.schema
     if issue.code == "missing_field":
-        return facts_under(schema, broken, issue.path[-1]) or facts_at(schema, issue.path)
-    return facts_of(schema, issue.path, broken)
+        return facts_of_child_in(schema, broken, issue.path[-1]) or facts_at(schema, issue.path)
+    return facts_of_branch(schema, issue.path, broken)
 
 
-_MEASURED = frozenset({"out_of_range", "bad_pattern", "too_short", "too_long"})
+_MEASURED_CODES = frozenset({"out_of_range", "bad_pattern", "too_short", "too_long"})
 _RULES = (
     ("minimum", "exclusiveMinimum"),
     ("maximum", "exclusiveMaximum"),
@@ -290,39 +290,39 @@ _RULES = (
 )
 
 
-def _is_one_rule(facts: Facts) -> bool:
+def _is_one_rule(facts: SchemaFacts) -> bool:
     """Return whether the words for a place say all its rules: several of a kind may contradict the one that failed."""
     return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
 
 
-def _other_fields(issue: Issue, schema: Schema) -> str:
+def _allowed_fields_text(issue: Issue, schema: Schema) -> str:
     """The fields that an object may have in place of one that is refused."""
     problem, (*parent, name) = issue.problem, issue.path
     asked = ("fields", problem.keyword, id(problem.schema))
-    fields, shown = remembered(schema, (asked, tuple(parent)), lambda: _fields(issue, schema))
+    fields, shown = cached_per_schema(schema, (asked, tuple(parent)), lambda: _find_allowed_fields(issue, schema))
     if name in fields:  # by a branch that is not that of this value
         refused = {name, *problem.data.get("unexpected", ())[:_MAX_NAMES]}
-        shown = _names([field for field in fields if field not in refused])
+        shown = _quote_names([field for field in fields if field not in refused])
     return shown or "none"
 
 
-def _fields(issue: Issue, schema: Schema) -> tuple[dict[str, None], str]:
+def _find_allowed_fields(issue: Issue, schema: Schema) -> tuple[dict[str, None], str]:
     """The fields an object may have, by the subschema that refuses one, and how they are said."""
     broken, path = issue.problem.schema, issue.path[:-1]
     if issue.problem.keyword == "propertyNames":
         return {}, issue.problem.expected
-    facts = facts_of(schema, path, broken)
+    facts = facts_of_branch(schema, path, broken)
     own = broken if is_object(broken) and issue.problem.keyword == "additionalProperties" else None
     names = facts.properties if own is None else tuple(own.get("properties", ()))
-    fields = [name for name in names if may_be(facts, name)]
+    fields = [name for name in names if may_exist(facts, name)]
     given: dict[str, Any] = {} if own is None else own.get("patternProperties", {})
     patterns = [f"names that fit {pattern[:80]}" for pattern in given]
-    return dict.fromkeys(fields), ", ".join([*([_names(fields)] if fields else []), *patterns])
+    return dict.fromkeys(fields), ", ".join([*([_quote_names(fields)] if fields else []), *patterns])
 
 
-def _names(names: Sequence[str]) -> str:
+def _quote_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name[:60]}`" for name in names[:_MAX_NAMES])
 
 
-def _clip(text: str) -> str:
+def _clip_hint(text: str) -> str:
     return clip(text, _MAX_HINT)

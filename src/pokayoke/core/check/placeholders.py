@@ -17,9 +17,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from pokayoke.core.schema.facts import Path, facts_at, same
+from pokayoke.core.schema.facts import Path, equal_json, facts_at
 from pokayoke.core.schema.schema import Schema
-from pokayoke.core.text.rare import rare
+from pokayoke.core.text.rare import compile_pattern
 
 _LONGEST = 80
 
@@ -32,8 +32,8 @@ _PREFILTER = re.compile(
 )
 """Finds every JSON text that may hold a placeholder, and few others: one pass, about 1 µs per KB."""
 
-_LOST = "\b|\f(?=[a-z])|(?<![\\w.,;!?)])\r(?=[a-z])|\t(?=heta|imes|ext\\{)|\\A[C-Ec-e]:[\t\n]\\w[^ ]*\\Z"
-_LOST_AS_JSON = rb'\\(?:b|[fr][a-z]|t(?:heta|imes|ext\{)|(?<="[C-Ec-e]:\\)[nt]\w)'
+_LOST_BACKSLASH = "\b|\f(?=[a-z])|(?<![\\w.,;!?)])\r(?=[a-z])|\t(?=heta|imes|ext\\{)|\\A[C-Ec-e]:[\t\n]\\w[^ ]*\\Z"
+_LOST_BACKSLASH_JSON = rb'\\(?:b|[fr][a-z]|t(?:heta|imes|ext\{)|(?<="[C-Ec-e]:\\)[nt]\w)'
 _BACKSLASH = 92
 
 # Only asked where the prefilter hit.
@@ -71,13 +71,13 @@ _PATTERN_FIELDS = frozenset(
 def may_hold_placeholder(canonical: bytes) -> bool:
     """Return False if a JSON text (compact, as dumped) can hold neither of the two; True means: look."""
     return _PREFILTER.search(canonical) is not None or (
-        _BACKSLASH in canonical and rare(_LOST_AS_JSON).search(canonical) is not None
+        _BACKSLASH in canonical and compile_pattern(_LOST_BACKSLASH_JSON).search(canonical) is not None
     )
 
 
-def lost_backslash(text: str) -> bool:
+def has_lost_backslash(text: str) -> bool:
     """Return whether a text holds a control character that was meant to be a backslash and a letter."""
-    return rare(_LOST).search(text) is not None
+    return compile_pattern(_LOST_BACKSLASH).search(text) is not None
 
 
 def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Path, str]]:
@@ -92,7 +92,9 @@ def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Pa
     while stack:
         path, field, item = stack.pop()
         if isinstance(item, str):
-            if (is_placeholder(item, field) or lost_backslash(item)) and not (schema and _named(schema, path, item)):
+            if (is_placeholder(item, field) or has_lost_backslash(item)) and not (
+                schema and _is_named_in_schema(schema, path, item)
+            ):
                 found.append((path, item))
         elif isinstance(item, dict):
             stack.extend(((*path, key), key, child) for key, child in reversed(cast(dict[str, Any], item).items()))
@@ -109,32 +111,36 @@ def is_placeholder(text: str, field: str = "") -> bool:
         text: the whole string value.
         field: name of the property it stands in, or of the array it is an item of.
     """
-    if not text or len(text) > _LONGEST or _parts(field) & _PATTERN_FIELDS:
+    if not text or len(text) > _LONGEST or _split_words(field) & _PATTERN_FIELDS:
         return False
-    if rare(_WORDS).fullmatch(text) or rare(_DOUBLE_BRACE).fullmatch(text) or rare(_VARIABLE).fullmatch(text):
+    if (
+        compile_pattern(_WORDS).fullmatch(text)
+        or compile_pattern(_DOUBLE_BRACE).fullmatch(text)
+        or compile_pattern(_VARIABLE).fullmatch(text)
+    ):
         return True
-    slot = rare(_SLOT).fullmatch(text)
-    return slot is not None and _CLOSERS[slot["open"]] == slot["close"] and _asks(slot, field)
+    slot = compile_pattern(_SLOT).fullmatch(text)
+    return slot is not None and _CLOSERS[slot["open"]] == slot["close"] and _is_request(slot, field)
 
 
-def _asks(slot: re.Match[str], field: str) -> bool:
+def _is_request(slot: re.Match[str], field: str) -> bool:
     """Return whether a bracketed name asks for a value: by its words, or because it names its own field."""
     name = slot["name"]
-    words = [part.lower() for part in rare(_SPACERS).split(name) if part]
-    own = bool(set(words) & _parts(field)) and len(words) <= len(_parts(field)) + 1
+    words = [part.lower() for part in compile_pattern(_SPACERS).split(name) if part]
+    own = bool(set(words) & _split_words(field)) and len(words) <= len(_split_words(field)) + 1
     asks = len(words) > 1 and words[0] in _REQUESTS
     return own or asks or (slot["open"] != "[" and ("_" in name or words[-1] in _NOUNS))
 
 
-def _parts(field: str) -> set[str]:
-    return {part.lower() for part in rare(_SPACERS).split(field) if part}
+def _split_words(field: str) -> set[str]:
+    return {part.lower() for part in compile_pattern(_SPACERS).split(field) if part}
 
 
-def _named(schema: Schema, path: Path, text: str) -> bool:
+def _is_named_in_schema(schema: Schema, path: Path, text: str) -> bool:
     """Return whether the schema itself names a text at this place."""
     facts = facts_at(schema, path)
     listed = [*facts.choices, *(node.get("default") for node in facts.nodes)]
     for node in facts.nodes:
         examples = node.get("examples")
         listed.extend(cast(Sequence[Any], examples) if isinstance(examples, list) else ())
-    return "regex" in facts.formats or any(same(text, item) for item in listed)
+    return "regex" in facts.formats or any(equal_json(text, item) for item in listed)

@@ -13,20 +13,37 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pokayoke.core.call import Finding
-from pokayoke.core.context.findings import mended
-from pokayoke.core.context.groups import UNANSWERED, Group, Rebuilt, Result, altered, free_id, usable_name
-from pokayoke.core.context.note import is_note, opening
-from pokayoke.core.messages.messages import CALL_KINDS, Answered, Asked, answers_in, calls_in, field, items, role_of
+from pokayoke.core.context.findings import repair_finding
+from pokayoke.core.context.groups import (
+    UNANSWERED,
+    GroupResult,
+    MessageGroup,
+    RebuiltHistory,
+    free_id,
+    usable_name,
+    with_fields,
+)
+from pokayoke.core.context.note import is_note, opening_note
+from pokayoke.core.messages.messages import (
+    CALL_KINDS,
+    MessageCall,
+    MessageResult,
+    as_sequence,
+    calls_in,
+    read_field,
+    results_in,
+    role_of,
+)
 
 _RESULT = "tool_result"
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
-_Found = tuple[int, Any, Any, Answered]  # number of the message, the message, the block, what it says
+_FoundResult = tuple[int, Any, Any, MessageResult]  # number of the message, the message, the block, what it says
 
 
-class _Turn:
+class _DraftMessage:
     """A message to be: its blocks, the messages it is made of, and the answers to its calls.
 
     `keys` are the ids of the calls as they came.
@@ -35,81 +52,83 @@ class _Turn:
     def __init__(self, role: str, at: int, message: Any, blocks: list[Any], *, changed: bool) -> None:
         self.role, self.message, self.blocks, self.changed = role, message, blocks, changed
         self.sources = [at]
-        self.calls: list[Asked] = []
+        self.calls: list[MessageCall] = []
         self.keys: list[str] = []
-        self.answers: list[_Found | None] = []
+        self.answers: list[_FoundResult | None] = []
 
-    def written(self) -> Any:
+    def build_message(self) -> Any:
         """Return the message."""
-        return altered(self.message, content=self.blocks) if self.changed else self.message
+        return with_fields(self.message, content=self.blocks) if self.changed else self.message
 
 
-_Slot = tuple[_Turn, int]
+_CallSlot = tuple[_DraftMessage, int]
 
 
-class _Builder:
+class _HistoryBuilder:
     """What is known while a history is walked through once."""
 
     def __init__(self, taken: AbstractSet[str], *, opens: bool) -> None:
-        self.turns: list[_Turn] = []
+        self.turns: list[_DraftMessage] = []
         self.findings: list[Finding] = []
         self._taken, self._used = taken, set[str]()
         self._leads = opens  # whether a message of the system may still come
-        self._open: dict[str, list[_Slot]] = {}
-        self._answered: dict[str, _Slot] = {}
+        self._open: dict[str, list[_CallSlot]] = {}
+        self._answered: dict[str, _CallSlot] = {}
 
-    def add(self, at: int, message: Any) -> None:
+    def add_message(self, at: int, message: Any) -> None:
         """Take one more message in."""
-        side, message = self._side(at, message)
+        side, message = self._resolve_side(at, message)
         if side not in {"user", "assistant"}:
-            self.turns.append(_Turn(side, at, message, [], changed=False))
+            self.turns.append(_DraftMessage(side, at, message, [], changed=False))
             return
-        blocks = _blocks(message)
-        answers = [block for block in blocks if field(block, "type") == _RESULT]
+        blocks = _content_blocks(message)
+        answers = [block for block in blocks if read_field(block, "type") == _RESULT]
         for block in answers:
-            self._take(at, message, block)
-        rest = [block for block in blocks if field(block, "type") != _RESULT and not _is_blank(block)]
+            self._attach_result(at, message, block)
+        rest = [block for block in blocks if read_field(block, "type") != _RESULT and not _is_blank(block)]
         if len(rest) + len(answers) < len(blocks) or not blocks:
-            self.findings.append(mended("empty_message", at, "a message or a block that says nothing"))
+            self.findings.append(repair_finding("empty_message", at, "a message or a block that says nothing"))
         if not rest:
             return
         if side == "user":
-            self.drop_thought()
+            self.drop_trailing_thought()
         last = self.turns[-1] if self.turns else None
         if last is not None and last.role == side and not last.calls:
             last.blocks = [*last.blocks, *rest]
             last.sources.append(at)
             last.changed = True
         else:
-            self.turns.append(_Turn(side, at, message, rest, changed=len(rest) < len(blocks)))
+            self.turns.append(_DraftMessage(side, at, message, rest, changed=len(rest) < len(blocks)))
         if side == "assistant":
-            self._register(self.turns[-1], at)
+            self._register_calls(self.turns[-1], at)
 
-    def drop_thought(self) -> None:
+    def drop_trailing_thought(self) -> None:
         """Leave the latest message out if it is only thought and nothing of the model's follows: it is refused."""
         last = self.turns[-1] if self.turns else None
         if (
             last is not None
             and last.role == "assistant"
-            and all(field(one, "type") in _THOUGHTS for one in last.blocks)
+            and all(read_field(one, "type") in _THOUGHTS for one in last.blocks)
         ):
             self.turns.pop()
-            self.findings.append(mended("empty_message", last.sources[0], "a message of the model that only thinks"))
+            self.findings.append(
+                repair_finding("empty_message", last.sources[0], "a message of the model that only thinks")
+            )
 
-    def _side(self, at: int, message: Any) -> tuple[str, Any]:
+    def _resolve_side(self, at: int, message: Any) -> tuple[str, Any]:
         """Return whose message it is, and the message."""
         role = role_of(message)
         leads, self._leads = self._leads, self._leads and role == "system"
         if role == "system" and not leads:
             # There is no such side between the others. What the host says there is kept, in the user's turn.
-            self.findings.append(mended("system_in_between", at, "a message of the system between the others"))
-            return "user", altered(message, role="user")
+            self.findings.append(repair_finding("system_in_between", at, "a message of the system between the others"))
+            return "user", with_fields(message, role="user")
         return "user" if role == "tool" else role, message
 
-    def _register(self, turn: _Turn, at: int) -> None:
+    def _register_calls(self, turn: _DraftMessage, at: int) -> None:
         """Open the calls of a message, with ids that are there once in the whole history."""
         for place, block in enumerate(turn.blocks):
-            if field(block, "type") not in CALL_KINDS:
+            if read_field(block, "type") not in CALL_KINDS:
                 continue
             call = calls_in(block)[0]
             key, name = call.id or "", _NOT_IN_NAMES.sub("_", usable_name(call.name))
@@ -118,17 +137,17 @@ class _Builder:
                 right = free_id(right, {*self._used, *self._taken})
             self._used.add(right)
             if (right, name) != (call.id, call.name):
-                self.findings.append(mended("unusable_call", at, f"call {key!a} of {call.name!a}"))
-                turn.blocks = [*turn.blocks[:place], altered(block, id=right, name=name), *turn.blocks[place + 1 :]]
+                self.findings.append(repair_finding("unusable_call", at, f"call {key!a} of {call.name!a}"))
+                turn.blocks = [*turn.blocks[:place], with_fields(block, id=right, name=name), *turn.blocks[place + 1 :]]
                 turn.changed = True
             self._open.setdefault(key, []).append((turn, len(turn.calls)))
-            turn.calls.append(Asked(right, name, call.arguments))
+            turn.calls.append(MessageCall(right, name, call.arguments))
             turn.keys.append(key)
             turn.answers.append(None)
 
-    def _take(self, at: int, message: Any, block: Any) -> None:
+    def _attach_result(self, at: int, message: Any, block: Any) -> None:
         """Give a result to its call."""
-        answer = answers_in(block)[0]
+        answer = results_in(block)[0]
         name, code = answer.id or "", None
         waiting, latest = self._open.get(name), self.turns[-1] if self.turns else None
         if waiting:
@@ -145,12 +164,12 @@ class _Builder:
                     before[0].answers[before[1]] = (at, message, block, answer)
                     code = "duplicate_result"
         if code is not None:
-            self.findings.append(mended(code, at, f"result of call {answer.id!a}"))
+            self.findings.append(repair_finding(code, at, f"result of call {answer.id!a}"))
 
 
-def rebuild(
+def rebuild_anthropic(
     messages: Sequence[Any], base: int = 0, taken: AbstractSet[str] = frozenset(), *, opens: bool = True
-) -> Rebuilt:
+) -> RebuiltHistory:
     """Return a history that follows Anthropic's rules.
 
     Args:
@@ -159,83 +178,85 @@ def rebuild(
         taken: ids of calls before it; they may not come again.
         opens: True if no message of the user or the model stands before it.
     """
-    builder = _Builder(taken, opens=opens)
+    builder = _HistoryBuilder(taken, opens=opens)
     for at, message in enumerate(messages, base):
-        builder.add(at, message)
-    builder.drop_thought()
-    return Rebuilt(_groups(builder, opens=opens), builder.findings)
+        builder.add_message(at, message)
+    builder.drop_trailing_thought()
+    return RebuiltHistory(_build_groups(builder, opens=opens), builder.findings)
 
 
-def _blocks(message: Any) -> list[Any]:
-    content = field(message, "content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(items(content))
+def _content_blocks(message: Any) -> list[Any]:
+    content = read_field(message, "content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(as_sequence(content))
 
 
 def _is_blank(block: Any) -> bool:
     """True for a text block without a visible character, which is refused."""
-    text = block if isinstance(block, str) else field(block, "text")
+    text = block if isinstance(block, str) else read_field(block, "text")
     return isinstance(text, str) and not text.strip()
 
 
-def _groups(builder: _Builder, *, opens: bool) -> list[Group]:
+def _build_groups(builder: _HistoryBuilder, *, opens: bool) -> list[MessageGroup]:
     """Return each message of the model with the user's message behind it; what comes before, by itself."""
-    turns, groups = builder.turns, list[Group]()
+    turns, groups = builder.turns, list[MessageGroup]()
     begun = not opens
     number = 0
     while number < len(turns):
         turn = turns[number]
         number += 1
         if turn.role == "assistant" and not begun:
-            groups.append(Group(({"role": "user", "content": opening()},), (), "user"))
+            groups.append(MessageGroup(({"role": "user", "content": opening_note()},), (), "user"))
         begun = begun or turn.role in {"assistant", "user"}
         if turn.role != "assistant":
-            groups.append(_alone(turn))
+            groups.append(_build_single_group(turn))
             continue
         following = turns[number] if number < len(turns) and turns[number].role == "user" else None
         number += following is not None
-        groups.append(_pair(turn, following, builder.findings))
+        groups.append(_build_pair(turn, following, builder.findings))
     return groups
 
 
-def _alone(turn: _Turn) -> Group:
+def _build_single_group(turn: _DraftMessage) -> MessageGroup:
     speaks = turn.role == "user" and any(not is_note(block) for block in turn.blocks)
-    return Group((turn.written(),), tuple(turn.sources), turn.role, speaks=speaks)
+    return MessageGroup((turn.build_message(),), tuple(turn.sources), turn.role, speaks=speaks)
 
 
-def _pair(turn: _Turn, following: _Turn | None, findings: list[Finding]) -> Group:
+def _build_pair(turn: _DraftMessage, following: _DraftMessage | None, findings: list[Finding]) -> MessageGroup:
     """Return a message of the model, and one that answers its calls and says what the user said next."""
     sources = [*turn.sources, *(following.sources if following else ())]
     # In the order of the calls, so that a history that was put right once stays as it is.
     pairs = list(zip(turn.calls, turn.answers, strict=True))
     blocks: list[Any] = []
-    results: list[Result] = []
+    results: list[GroupResult] = []
     for place, (call, found) in enumerate(pairs):
         if found is None:
-            findings.append(mended("unanswered_call", turn.sources[0], f"call {call.id!a} of {call.name!a}"))
+            findings.append(repair_finding("unanswered_call", turn.sources[0], f"call {call.id!a} of {call.name!a}"))
             blocks.append({"type": _RESULT, "tool_use_id": call.id, "content": UNANSWERED, "is_error": True})
-            results.append(Result(call, UNANSWERED, failed=True, message=1, block=place, known=False))
+            results.append(GroupResult(call, UNANSWERED, failed=True, message=1, block=place, known=False))
             continue
         at, _, block, answer = found
-        blocks.append(block if answer.id == call.id else altered(block, tool_use_id=call.id))
+        blocks.append(block if answer.id == call.id else with_fields(block, tool_use_id=call.id))
         sources.append(at)
         known = answer.content != UNANSWERED
-        results.append(Result(call, answer.content, answer.failed, 1, place, known=known))
+        results.append(GroupResult(call, answer.content, answer.failed, 1, place, known=known))
     speaks = following is not None and any(not is_note(block) for block in following.blocks)
-    messages = [turn.written()]
+    messages = [turn.build_message()]
     if following is not None and not blocks:
-        messages.append(following.written())
+        messages.append(following.build_message())
     elif blocks:
-        messages.append(_answering(pairs, following, blocks))
-    return Group(tuple(messages), tuple(sorted(set(sources))), "assistant", tuple(results), speaks=speaks)
+        messages.append(_build_result_message(pairs, following, blocks))
+    return MessageGroup(tuple(messages), tuple(sorted(set(sources))), "assistant", tuple(results), speaks=speaks)
 
 
-def _answering(pairs: list[tuple[Asked, _Found | None]], following: _Turn | None, blocks: list[Any]) -> Any:
+def _build_result_message(
+    pairs: list[tuple[MessageCall, _FoundResult | None]], following: _DraftMessage | None, blocks: list[Any]
+) -> Any:
     """Return the user's message that carries these results, and behind them what else was said."""
     whole = [*blocks, *(following.blocks if following else ())]
     origin = next((found[1] for _, found in pairs if found), following.message if following else None)
     if origin is None:
         return {"role": "user", "content": whole}
-    before = items(field(origin, "content"))
+    before = as_sequence(read_field(origin, "content"))
     if len(before) == len(whole) and all(one is other for one, other in zip(before, whole, strict=True)):
         return origin
-    return altered(origin, content=whole)
+    return with_fields(origin, content=whole)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pokayoke.core.context.tokens import estimate_tokens
-from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, Options, Summariser
-from pokayoke.core.host_input import history_of
+from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, HistoryOptions, Identity, Summariser
+from pokayoke.core.host_input import as_history
 
 
 def compacted(
@@ -56,7 +56,7 @@ def compacted(
     Raises:
         UsageError: an argument is out of range, or the messages are of another format than `format`.
     """
-    options = Options(
+    options = HistoryOptions(
         max_tokens=max_tokens,
         threshold=threshold,
         keep_last=keep_last,
@@ -67,7 +67,7 @@ def compacted(
         identity=identity,
         large=large,
         kept=kept,
-    ).checked()
-    from pokayoke.core.context.normalise import shortened  # noqa: PLC0415 - 10 ms of import, for who has histories
+    ).validate()
+    from pokayoke.core.context.normalise import shorten_history  # noqa: PLC0415 - 10 ms of import, for who has histories
 
-    return shortened(history_of(messages), options, pinned)
+    return shorten_history(as_history(messages), options, pinned)

@@ -22,7 +22,7 @@ CODES: dict[str, str] = {
 }
 
 
-def mended(code: str, index: int, detail: str) -> Finding:
+def repair_finding(code: str, index: int, detail: str) -> Finding:
     """Return the finding for a place of a history that was put right.
 
     Args:
@@ -33,12 +33,12 @@ def mended(code: str, index: int, detail: str) -> Finding:
     return Finding(code, at=f"/{index}", blame="host", message=f"message {index}: {detail}")
 
 
-def left_out(code: str, index: int) -> Finding:
-    """Return the finding for words that should have stayed; `code` and `index` as for `mended`."""
-    return mended(code, index, CODES[code])
+def left_out_finding(code: str, index: int) -> Finding:
+    """Return the finding for words that should have stayed; `code` and `index` as for `repair_finding`."""
+    return repair_finding(code, index, CODES[code])
 
 
-def overflow(tokens: int, window: int) -> Finding:
+def overflow_finding(tokens: int, window: int) -> Finding:
     """Return the finding for a history whose fixed part is too large.
 
     Args:
@@ -54,6 +54,6 @@ def overflow(tokens: int, window: int) -> Finding:
     )
 
 
-def summariser_failed(reason: str) -> Finding:
+def summariser_finding(reason: str) -> Finding:
     """Return the finding for a summary that could not be used."""
     return Finding("summariser_failed", blame="host", message=f"summarise: {reason}; the built-in summary stands in")

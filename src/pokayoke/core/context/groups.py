@@ -15,7 +15,7 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.values import HistoryFormat
-from pokayoke.core.messages.messages import Asked, field, items
+from pokayoke.core.messages.messages import MessageCall, as_sequence, read_field
 from pokayoke.errors import UsageError
 
 UNANSWERED = (
@@ -24,11 +24,11 @@ UNANSWERED = (
 )
 """What stands in for a result that never came."""
 
-GONE: Any = object()
+REMOVE_FIELD: Any = object()
 """As a change: the field goes."""
 
 
-class Result(msgspec.Struct, frozen=True, gc=False):
+class GroupResult(msgspec.Struct, frozen=True, gc=False):
     """A tool result inside a group.
 
     Attributes:
@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         known: False for one that was put in because none came.
     """
 
-    call: Asked
+    call: MessageCall
     content: Any
     failed: bool
     message: int
@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     known: bool = True
 
 
-class Group(msgspec.Struct, frozen=True, gc=False):
+class MessageGroup(msgspec.Struct, frozen=True, gc=False):
     """Messages that stay together.
 
     Attributes:
@@ -63,7 +63,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     messages: tuple[Any, ...]
     sources: tuple[int, ...]
     role: str
-    results: tuple[Result, ...] = ()
+    results: tuple[GroupResult, ...] = ()
     speaks: bool = False
     waits: bool = False
 
@@ -73,7 +73,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
         return self.waits or not all(result.known for result in self.results)
 
 
-class Rebuilt(msgspec.Struct, frozen=True, gc=False):
+class RebuiltHistory(msgspec.Struct, frozen=True, gc=False):
     """A history that every provider of its format accepts.
 
     Attributes:
@@ -81,17 +81,17 @@ class Rebuilt(msgspec.Struct, frozen=True, gc=False):
         findings: what had to be put right.
     """
 
-    groups: list[Group]
+    groups: list[MessageGroup]
     findings: list[Finding]
 
 
-def flat(groups: Iterable[Group]) -> list[Any]:
+def flatten_groups(groups: Iterable[MessageGroup]) -> list[Any]:
     """Return the messages of groups."""
     return [message for group in groups for message in group.messages]
 
 
-def altered(thing: Any, **changes: Any) -> Any:
-    """Return a copy of a message, call or block with some fields changed; `GONE` takes one away.
+def with_fields(thing: Any, **changes: Any) -> Any:
+    """Return a copy of a message, call or block with some fields changed; `REMOVE_FIELD` takes one away.
 
     Args:
         thing: a dict or an object; it is not changed.
@@ -101,11 +101,11 @@ def altered(thing: Any, **changes: Any) -> Any:
         fields = dict(cast("Mapping[str, Any]", thing))
         inner: Any = fields.get("data")
         if isinstance(inner, Mapping):
-            fields["data"] = altered(inner, **changes)
+            fields["data"] = with_fields(inner, **changes)
             return fields
         fields.update(changes)
-        return {name: value for name, value in fields.items() if value is not GONE}
-    values = {name: None if value is GONE else value for name, value in changes.items()}
+        return {name: value for name, value in fields.items() if value is not REMOVE_FIELD}
+    values = {name: None if value is REMOVE_FIELD else value for name, value in changes.items()}
     if callable(getattr(thing, "model_copy", None)):
         return thing.model_copy(update=values)
     changed = copy.copy(thing)
@@ -119,15 +119,15 @@ def answer_text(content: Any) -> str | None:
     if isinstance(content, str):
         return content
     parts: list[str] = []
-    for block in items(content):
-        text = block if isinstance(block, str) else field(block, "text")
+    for block in as_sequence(content):
+        text = block if isinstance(block, str) else read_field(block, "text")
         if not isinstance(text, str):
             return None
         parts.append(text)
     return "\n".join(parts)
 
 
-def with_results(group: Group, texts: Mapping[int, str]) -> Group:
+def with_result_texts(group: MessageGroup, texts: Mapping[int, str]) -> MessageGroup:
     """Return a group in which some results say something else.
 
     Args:
@@ -139,25 +139,25 @@ def with_results(group: Group, texts: Mapping[int, str]) -> Group:
         result = results[number]
         message = messages[result.message]
         if result.block is None:
-            name = "output" if field(message, "output") is not None else "content"
-            messages[result.message] = altered(message, **{name: text})
+            name = "output" if read_field(message, "output") is not None else "content"
+            messages[result.message] = with_fields(message, **{name: text})
         else:
-            blocks = list(items(field(message, "content")))
-            blocks[result.block] = altered(blocks[result.block], content=text)
-            messages[result.message] = altered(message, content=blocks)
+            blocks = list(as_sequence(read_field(message, "content")))
+            blocks[result.block] = with_fields(blocks[result.block], content=text)
+            messages[result.message] = with_fields(message, content=blocks)
         results[number] = msgspec.structs.replace(result, content=text)
     return msgspec.structs.replace(group, messages=tuple(messages), results=tuple(results))
 
 
-_ODD = re.compile(r"[^A-Za-z0-9_.:/-]")
+_BAD_NAME_SIGN = re.compile(r"[^A-Za-z0-9_.:/-]")
 _MOST_NAME = 128
 
 
 def usable_name(name: str) -> str:
     """Return a tool name without what no provider takes; the same text where there is nothing of that."""
-    if name and len(name) <= _MOST_NAME and not _ODD.search(name):
+    if name and len(name) <= _MOST_NAME and not _BAD_NAME_SIGN.search(name):
         return name
-    return _ODD.sub("_", name)[:_MOST_NAME] or "unknown_tool"
+    return _BAD_NAME_SIGN.sub("_", name)[:_MOST_NAME] or "unknown_tool"
 
 
 def free_id(wanted: str, taken: Iterable[str]) -> str:
@@ -170,9 +170,9 @@ def free_id(wanted: str, taken: Iterable[str]) -> str:
 
 
 Shape = Literal["openai", "items", "anthropic", "langchain"]
-"""How calls and results are written down: a format, or `items` for those of the responses API."""
+"""How calls and results are written down: a format, or `as_sequence` for those of the responses API."""
 
-_FITS: dict[HistoryFormat | None, frozenset[Shape | None]] = {
+_SHAPES_OF_FORMAT: dict[HistoryFormat | None, frozenset[Shape | None]] = {
     None: frozenset({"openai", "items", "anthropic", "langchain", None}),
     "openai": frozenset({"openai", "items", None}),
     "anthropic": frozenset({"anthropic", None}),
@@ -180,7 +180,7 @@ _FITS: dict[HistoryFormat | None, frozenset[Shape | None]] = {
 }
 
 
-def shape_of(messages: Iterable[Any], declared: HistoryFormat | None) -> Shape | None:
+def history_shape(messages: Iterable[Any], declared: HistoryFormat | None) -> Shape | None:
     """Return the shape of a history; None while neither the caller nor a message says.
 
     Args:
@@ -190,10 +190,10 @@ def shape_of(messages: Iterable[Any], declared: HistoryFormat | None) -> Shape |
     Raises:
         UsageError: the messages are of another format than the caller said.
     """
-    if declared not in _FITS:
+    if declared not in _SHAPES_OF_FORMAT:
         raise UsageError(f"format must be openai, anthropic or langchain, got {declared!r}")
-    shown = next((shown for message in messages if (shown := shown_by(message))), None)
-    if shown not in _FITS[declared]:
+    shown = next((shown for message in messages if (shown := message_shape(message))), None)
+    if shown not in _SHAPES_OF_FORMAT[declared]:
         raise UsageError(f"format={declared!r}, but the messages are in the shape of {shown}; name that, or none")
     return shown if shown is not None else declared
 
@@ -203,16 +203,16 @@ _ITEM_KINDS = ("_call", "_call_output", "_approval_request", "_approval_response
 _BLOCK_KINDS = frozenset({"tool_use", "tool_result"})
 
 
-def shown_by(message: Any) -> Shape | None:
+def message_shape(message: Any) -> Shape | None:
     """Tell what one message shows of its shape; None if several would do."""
-    kind, role = field(message, "type"), field(message, "role")
+    kind, role = read_field(message, "type"), read_field(message, "role")
     if isinstance(kind, str):
         if kind in _LANGCHAIN_KINDS and not isinstance(role, str):
             return "langchain"
         if kind == "reasoning" or kind.endswith(_ITEM_KINDS):
             return "items"
-    if field(message, "tool_calls") or role in {"tool", "function"}:
+    if read_field(message, "tool_calls") or role in {"tool", "function"}:
         return "openai"
-    if any(field(block, "type") in _BLOCK_KINDS for block in items(field(message, "content"))):
+    if any(read_field(block, "type") in _BLOCK_KINDS for block in as_sequence(read_field(message, "content"))):
         return "anthropic"
     return None

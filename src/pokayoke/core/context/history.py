@@ -15,10 +15,10 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.tokens import TokenCounter, estimate_tokens
-from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, Options, Summariser
-from pokayoke.core.host_input import history_of
-from pokayoke.core.ident import token_count
-from pokayoke.core.output.preview import Page, page
+from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, HistoryOptions, Identity, Summariser
+from pokayoke.core.host_input import as_history
+from pokayoke.core.ident import as_token_count
+from pokayoke.core.output.preview import Page, take_page
 
 _MOST_TEXTS = 64  # offloaded texts that can be paged through
 
@@ -44,7 +44,7 @@ class History:
         summarise: as in `pokayoke.compacted`.
         identity: as in `pokayoke.compacted`.
         large: as in `pokayoke.compacted`.
-        kept: True if the model has a tool that calls `page`; then previews name their handle.
+        kept: True if the model has a tool that calls `take_page`; then previews name their handle.
 
     Raises:
         UsageError: an argument is out of range.
@@ -65,10 +65,10 @@ class History:
         large: int | None = None,
         kept: bool = False,
     ) -> None:
-        from pokayoke.core.context.incremental import Growth  # noqa: PLC0415 - 10 ms of import, for who has histories
+        from pokayoke.core.context.incremental import IncrementalHistory  # noqa: PLC0415 - 10 ms of import, for who has histories
 
         self._facts = facts
-        self._options = Options(
+        self._options = HistoryOptions(
             max_tokens=max_tokens,
             threshold=threshold,
             keep_last=keep_last,
@@ -79,12 +79,12 @@ class History:
             identity=identity,
             large=large,
             kept=kept,
-        ).checked()
+        ).validate()
         self._counter = TokenCounter(estimate)
-        self._growth = Growth(self._options)
+        self._growth = IncrementalHistory(self._options)
         self._view: Compacted | None = None
         self._texts: OrderedDict[str, str] = OrderedDict()
-        for message in history_of(messages):
+        for message in as_history(messages):
             self.add(message)
 
     def add(self, message: Any, *, pin: bool = False) -> None:
@@ -97,7 +97,7 @@ class History:
         Raises:
             UsageError: the message is of another format than the history.
         """
-        self._growth.add(message, pin=pin)
+        self._growth.add_message(message, pin=pin)
         self._counter.add(message)
         self._view = None
 
@@ -113,7 +113,7 @@ class History:
         Raises:
             UsageError: it is no whole number.
         """
-        self._counter.report(token_count(used))
+        self._counter.report(as_token_count(used))
         self._view = None
 
     @property
@@ -128,7 +128,7 @@ class History:
 
     @property
     def offloaded(self) -> Mapping[str, str]:
-        """The texts that `page` reads, by handle; the oldest go beyond sixty-four."""
+        """The texts that `take_page` reads, by handle; the oldest go beyond sixty-four."""
         return MappingProxyType(self._texts)
 
     def page(self, handle: str, offset: int = 0, limit: int = 4_000) -> Page | None:
@@ -143,7 +143,7 @@ class History:
             the part, or None if nothing is kept under this handle (any more).
         """
         text = self._texts.get(handle)
-        return None if text is None else page(text, offset, limit)
+        return None if text is None else take_page(text, offset, limit)
 
     def messages(self) -> list[Any]:
         """Return the history as it may be sent now: valid, and shortened if it was above the threshold."""
@@ -152,19 +152,19 @@ class History:
     def compacted(self) -> Compacted:
         """Return the history as it may be sent now, and what the latest message led to."""
         if self._view is None:
-            self._view = self._viewed()
+            self._view = self._build_view()
         return self._view
 
-    def _viewed(self) -> Compacted:
+    def _build_view(self) -> Compacted:
         """Return the history as it may be sent; a shortened one is what it goes on from."""
         total = self._counter.total
-        if total <= self._options.limit:
-            return self._growth.whole(total)
+        if total <= self._options.token_limit:
+            return self._growth.whole_history(total)
         facts = self._facts() if callable(self._facts) else self._facts
         options = msgspec.structs.replace(self._options, facts=facts)
-        result = self._growth.shortened(total, self._counter.scale, options)
+        result = self._growth.shorten_history(total, self._counter.scale, options)
         if result.shortened:
-            self._counter.rewrite(result.after)
+            self._counter.replace_total(result.after)
         self._texts.update(result.offloaded)
         while len(self._texts) > _MOST_TEXTS:
             self._texts.popitem(last=False)

@@ -11,48 +11,55 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.context.chat import Maker
-from pokayoke.core.context.groups import Group, Rebuilt, Shape, flat, shape_of, shown_by
-from pokayoke.core.context.normalise import places, rebuilt
-from pokayoke.core.context.shortening import Work
-from pokayoke.core.context.values import Compacted, HistoryFormat, Options
+from pokayoke.core.context.chat import MessageMaker
+from pokayoke.core.context.groups import (
+    MessageGroup,
+    RebuiltHistory,
+    Shape,
+    flatten_groups,
+    history_shape,
+    message_shape,
+)
+from pokayoke.core.context.normalise import pinned_places, rebuild_history
+from pokayoke.core.context.shortening import HistoryShortener
+from pokayoke.core.context.values import Compacted, HistoryFormat, HistoryOptions
 
-_WAITS = 64  # messages after which a result is no longer waited for
+_MAX_WAIT = 64  # messages after which a result is no longer waited for
 
 
-class Growth:
+class IncrementalHistory:
     """A list of messages and what is known of it.
 
     Args:
         options: how it is written and shortened.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: HistoryOptions) -> None:
         self._format: HistoryFormat | None = options.format
-        self._maker = Maker()
-        self._shape: Shape | None = shape_of((), options.format)
+        self._maker = MessageMaker()
+        self._shape: Shape | None = history_shape((), options.format)
         self._sure = False  # whether a message has shown the shape
         self._messages: list[Any] = []
         self._pins: frozenset[int] = frozenset()
         # What can no longer change: its groups, their messages, and the first message behind it.
-        self._closed: list[Group] = []
+        self._closed: list[MessageGroup] = []
         self._sent: list[Any] = []
         self._cut = 0
         self._ids: set[str] = set()  # ids of their calls
         self._begun = False  # whether the user or the model has spoken in them
 
-    def _settle(self, groups: list[Group]) -> None:
+    def _settle_groups(self, groups: list[MessageGroup]) -> None:
         """Put groups aside that nothing added later can change."""
         self._closed += groups
-        self._sent += flat(groups)
+        self._sent += flatten_groups(groups)
         for group in groups:
             self._begun = self._begun or group.role != "system"
             self._ids.update(result.call.id or "" for result in group.results)
 
-    def _unsettle(self) -> None:
+    def _reset_settled(self) -> None:
         self._closed, self._sent, self._cut, self._ids, self._begun = [], [], 0, set(), False
 
-    def add(self, message: Any, *, pin: bool) -> None:
+    def add_message(self, message: Any, *, pin: bool) -> None:
         """Append a message.
 
         Args:
@@ -62,28 +69,30 @@ class Growth:
         Raises:
             UsageError: it is of another format than the history.
         """
-        if not self._sure and shown_by(message) is not None:
-            shape = shape_of((message,), self._format)
+        if not self._sure and message_shape(message) is not None:
+            shape = history_shape((message,), self._format)
             if shape != self._shape:
                 self._shape = shape
-                self._unsettle()
+                self._reset_settled()
             self._sure = True
-        self._maker.learn(message)
+        self._maker.learn_style(message)
         if pin:
             self._pins |= {len(self._messages)}
         self._messages.append(message)
 
-    def whole(self, total: int) -> Compacted:
+    def whole_history(self, total: int) -> Compacted:
         """Return the history as it may be sent, nothing left out.
 
         Args:
             total: what it is worth in tokens.
         """
-        found, rest = self._rebuilt()
-        pinned = places([*self._closed, *rest], self._pins)
-        return Compacted([*self._sent, *flat(rest)], total, total, findings=tuple(found.findings), pinned=pinned)
+        found, rest = self._rebuild_end()
+        pinned = pinned_places([*self._closed, *rest], self._pins)
+        return Compacted(
+            [*self._sent, *flatten_groups(rest)], total, total, findings=tuple(found.findings), pinned=pinned
+        )
 
-    def shortened(self, total: int, scale: float, options: Options) -> Compacted:
+    def shorten_history(self, total: int, scale: float, options: HistoryOptions) -> Compacted:
         """Return the history as it may be sent, shortened, and go on from there.
 
         Args:
@@ -91,19 +100,19 @@ class Growth:
             scale: tokens per estimated token.
             options: what is wanted of it.
         """
-        found, rest = self._rebuilt()
-        work = Work([*self._closed, *rest], options, self._shape or "openai", self._maker, self._pins)
+        found, rest = self._rebuild_end()
+        work = HistoryShortener([*self._closed, *rest], options, self._shape or "openai", self._maker, self._pins)
         # What was counted is the estimate, scaled, and what every request holds beside its messages.
         scale = min(scale, total / max(work.tokens, 1))
         work.shorten(scale, total - scale * work.tokens)
-        messages, pinned = flat(work.groups), places(work.groups, self._pins)
+        messages, pinned = flatten_groups(work.groups), pinned_places(work.groups, self._pins)
         changed = bool(work.offloaded or work.superseded or work.dropped)
         if changed:
-            self._adopt(work.groups, rest)
+            self._adopt_groups(work.groups, rest)
         return Compacted(
             messages,
             total,
-            round(work.worth) if changed else total,
+            round(work.request_tokens) if changed else total,
             work.dropped,
             work.superseded,
             work.offloaded,
@@ -111,31 +120,31 @@ class Growth:
             pinned,
         )
 
-    def _rebuilt(self) -> tuple[Rebuilt, list[Group]]:
+    def _rebuild_end(self) -> tuple[RebuiltHistory, list[MessageGroup]]:
         """Put the end together; returns what was found there, and the groups that may still change."""
         end = self._messages[self._cut :]
         shape, opens = self._shape or "openai", not self._begun
-        found = rebuilt(end, shape, self._maker, self._cut, taken=self._ids, opens=opens)
-        return found, self._close(found.groups)
+        found = rebuild_history(end, shape, self._maker, self._cut, taken=self._ids, opens=opens)
+        return found, self._close_groups(found.groups)
 
-    def _close(self, groups: list[Group]) -> list[Group]:
+    def _close_groups(self, groups: list[MessageGroup]) -> list[MessageGroup]:
         """Put aside the groups that nothing added later can change. Returns the others."""
         count = len(self._messages)
         starts = [min(group.sources, default=count) for group in groups]
         nearest = list(accumulate(reversed(starts), min, initial=count))[::-1]
         farthest, closing = -1, 0
         for at, group in enumerate(groups[:-1]):
-            if group.is_open and count - starts[at] < _WAITS:
+            if group.is_open and count - starts[at] < _MAX_WAIT:
                 break
             farthest = max(farthest, *group.sources) if group.sources else farthest
             if farthest < nearest[at + 1]:
                 closing = at + 1
         if closing:
-            self._settle(groups[:closing])
+            self._settle_groups(groups[:closing])
             self._cut = nearest[closing]
         return groups[closing:]
 
-    def _adopt(self, groups: list[Group], rest: list[Group]) -> None:
+    def _adopt_groups(self, groups: list[MessageGroup], rest: list[MessageGroup]) -> None:
         """Take a shortened history over. Its end stays as it came: a result that is missing may still arrive."""
         same = 0
         while same < min(len(rest), len(groups)) and groups[-1 - same] is rest[-1 - same]:
@@ -145,15 +154,15 @@ class Growth:
         kept = groups[: len(groups) - max(same, 1)]
         start = sum(len(group.messages) for group in kept)
         shift = start - (min(sources) if sources else 0)
-        pins = set(places(kept, self._pins))
+        pins = set(pinned_places(kept, self._pins))
         if sources:
             pins |= {at + shift for at in self._pins if at >= min(sources)}
         elif not self._pins.isdisjoint(groups[-1].sources):
             pins.add(start)
-        self._unsettle()
+        self._reset_settled()
         place = 0
         for group in kept:
             numbers = tuple(range(place, place + len(group.messages)))
-            self._settle([msgspec.structs.replace(group, sources=numbers)])
+            self._settle_groups([msgspec.structs.replace(group, sources=numbers)])
             place += len(group.messages)
         self._messages, self._cut, self._pins = [*self._sent, *end], start, frozenset(pins)

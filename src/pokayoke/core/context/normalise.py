@@ -9,21 +9,21 @@ from typing import Any
 from pokayoke.core.context import anthropic as blocks
 from pokayoke.core.context import chat
 from pokayoke.core.context import responses as sequence
-from pokayoke.core.context.groups import Group, Rebuilt, Shape, flat, shape_of
-from pokayoke.core.context.shortening import Work
-from pokayoke.core.context.values import Compacted, Options
-from pokayoke.core.host_input import whole_number
+from pokayoke.core.context.groups import MessageGroup, RebuiltHistory, Shape, flatten_groups, history_shape
+from pokayoke.core.context.shortening import HistoryShortener
+from pokayoke.core.context.values import Compacted, HistoryOptions
+from pokayoke.core.host_input import as_whole_number
 
 
-def rebuilt(
+def rebuild_history(
     messages: Sequence[Any],
     shape: Shape,
-    maker: chat.Maker,
+    maker: chat.MessageMaker,
     base: int = 0,
     *,
     taken: AbstractSet[str] = frozenset(),
     opens: bool = True,
-) -> Rebuilt:
+) -> RebuiltHistory:
     """Return a history, or its end, in groups that its provider accepts.
 
     Args:
@@ -35,13 +35,13 @@ def rebuilt(
         opens: True if no message of the user or the model stands before it.
     """
     if shape == "anthropic":
-        return blocks.rebuild(messages, base, taken, opens=opens)
+        return blocks.rebuild_anthropic(messages, base, taken, opens=opens)
     if shape == "items":
-        return sequence.rebuild(messages, base)
-    return chat.rebuild(messages, maker, base)
+        return sequence.rebuild_responses(messages, base)
+    return chat.rebuild_chat(messages, maker, base)
 
 
-def shortened(messages: Sequence[Any], options: Options, pinned: Collection[int]) -> Compacted:
+def shorten_history(messages: Sequence[Any], options: HistoryOptions, pinned: Collection[int]) -> Compacted:
     """Return what becomes of a history; see `compacted`.
 
     Args:
@@ -52,29 +52,29 @@ def shortened(messages: Sequence[Any], options: Options, pinned: Collection[int]
     Raises:
         UsageError: the messages are of another format than the options say, or a pin is no number.
     """
-    shape = shape_of(messages, options.format) or "openai"
-    maker = chat.Maker()
+    shape = history_shape(messages, options.format) or "openai"
+    maker = chat.MessageMaker()
     for message in messages:
-        maker.learn(message)
-    found = rebuilt(messages, shape, maker)
-    pins = [whole_number(at, "the place of a pinned message") for at in pinned]
+        maker.learn_style(message)
+    found = rebuild_history(messages, shape, maker)
+    pins = [as_whole_number(at, "the place of a pinned message") for at in pinned]
     numbers = frozenset(at + len(messages) if at < 0 else at for at in pins)
-    work = Work(found.groups, options, shape, maker, numbers)
+    work = HistoryShortener(found.groups, options, shape, maker, numbers)
     before = work.tokens
     work.shorten()
     return Compacted(
-        flat(work.groups),
+        flatten_groups(work.groups),
         before,
         work.tokens,
         work.dropped,
         work.superseded,
         work.offloaded,
         (*found.findings, *work.findings),
-        places(work.groups, numbers),
+        pinned_places(work.groups, numbers),
     )
 
 
-def places(groups: Sequence[Group], pinned: frozenset[int]) -> tuple[int, ...]:
+def pinned_places(groups: Sequence[MessageGroup], pinned: frozenset[int]) -> tuple[int, ...]:
     """Return where groups with pinned messages begin in the whole list."""
     if not pinned:
         return ()

@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.context.chat import Maker
-from pokayoke.core.context.groups import Group, Shape, altered
-from pokayoke.core.context.note import Note, is_note, read
-from pokayoke.core.messages.messages import field, items, text_of
+from pokayoke.core.context.chat import MessageMaker
+from pokayoke.core.context.groups import MessageGroup, Shape, with_fields
+from pokayoke.core.context.note import ContextNote, is_note, read_note
+from pokayoke.core.messages.messages import as_sequence, read_field, text_of
 
 
-def take_notes(groups: list[Group], stays: list[bool], shape: Shape) -> tuple[list[Group], list[Note], int]:
+def take_notes(
+    groups: list[MessageGroup], stays: list[bool], shape: Shape
+) -> tuple[list[MessageGroup], list[ContextNote], int]:
     """Take the notes out of a history, and what does not stay.
 
     Args:
@@ -27,8 +29,8 @@ def take_notes(groups: list[Group], stays: list[bool], shape: Shape) -> tuple[li
     Returns:
         the groups that stay, the notes that were in the history, and where the new one belongs.
     """
-    kept: list[Group] = []
-    notes: list[Note] = []
+    kept: list[MessageGroup] = []
+    notes: list[ContextNote] = []
     place: int | None = None
     for group, stay in zip(groups, stays, strict=True):
         rest, found = _without_notes(group) if shape == "anthropic" else _as_note(group)
@@ -41,41 +43,43 @@ def take_notes(groups: list[Group], stays: list[bool], shape: Shape) -> tuple[li
     return kept, notes, len(kept) if place is None else place
 
 
-def _as_note(group: Group) -> tuple[Group | None, list[Note]]:
+def _as_note(group: MessageGroup) -> tuple[MessageGroup | None, list[ContextNote]]:
     """Return a group that is no note, or the note that it is."""
-    note = read(text_of(group.messages[0])) if group.role == "user" else None
+    note = read_note(text_of(group.messages[0])) if group.role == "user" else None
     return (group, []) if note is None else (None, [note])
 
 
-def _without_notes(group: Group) -> tuple[Group | None, list[Note]]:
+def _without_notes(group: MessageGroup) -> tuple[MessageGroup | None, list[ContextNote]]:
     """Return a group without the notes in its user's message, and the notes; None if nothing is left of it.
 
     A message that is all notes stays behind one of the model: the sides have to take turns.
     """
-    place = next((at for at, message in enumerate(group.messages) if field(message, "role") == "user"), None)
+    place = next((at for at, message in enumerate(group.messages) if read_field(message, "role") == "user"), None)
     if place is None:
         return group, []
     message = group.messages[place]
-    content = field(message, "content")
+    content = read_field(message, "content")
     if isinstance(content, str):
-        note = read(content)
+        note = read_note(content)
         return (group, []) if note is None else (None, [note])
-    blocks = list(items(content))
-    found = [note for block in blocks if (note := read(_text(block))) is not None]
+    blocks = list(as_sequence(content))
+    found = [note for block in blocks if (note := read_note(_block_text(block))) is not None]
     if not found:
         return group, []
     rest = [block for block in blocks if not is_note(block)]
     if not rest:
         return (None if len(group.messages) == 1 else group), found
-    messages = (*group.messages[:place], altered(message, content=rest), *group.messages[place + 1 :])
+    messages = (*group.messages[:place], with_fields(message, content=rest), *group.messages[place + 1 :])
     return msgspec.structs.replace(group, messages=messages), found
 
 
-def _text(block: Any) -> Any:
-    return block if isinstance(block, str) else field(block, "text")
+def _block_text(block: Any) -> Any:
+    return block if isinstance(block, str) else read_field(block, "text")
 
 
-def put_note(groups: list[Group], place: int, text: str, shape: Shape, maker: Maker) -> list[Group]:
+def put_note(
+    groups: list[MessageGroup], place: int, text: str, shape: Shape, maker: MessageMaker
+) -> list[MessageGroup]:
     """Return the history with a note in it.
 
     Args:
@@ -86,13 +90,13 @@ def put_note(groups: list[Group], place: int, text: str, shape: Shape, maker: Ma
         maker: writes a message in its manner.
     """
     if shape != "anthropic":
-        return [*groups[:place], Group((maker.user(text),), (), "user"), *groups[place:]]
+        return [*groups[:place], MessageGroup((maker.user_message(text),), (), "user"), *groups[place:]]
     start = next((at for at, group in enumerate(groups) if group.role != "system"), len(groups))
     if start == len(groups) or groups[start].role != "user":
-        return [*groups[:start], Group(({"role": "user", "content": text},), (), "user"), *groups[start:]]
+        return [*groups[:start], MessageGroup(({"role": "user", "content": text},), (), "user"), *groups[start:]]
     first = groups[start]
-    content = field(first.messages[0], "content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(items(content))
-    message = altered(first.messages[0], content=[*blocks, {"type": "text", "text": text}])
+    content = read_field(first.messages[0], "content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(as_sequence(content))
+    message = with_fields(first.messages[0], content=[*blocks, {"type": "text", "text": text}])
     noted = msgspec.structs.replace(first, messages=(message, *first.messages[1:]))
     return [*groups[:start], noted, *groups[start + 1 :]]

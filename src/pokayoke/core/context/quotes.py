@@ -11,21 +11,21 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.context.groups import Group, Result, answer_text
-from pokayoke.core.context.note import is_note, quoted, unique
+from pokayoke.core.context.groups import GroupResult, MessageGroup, answer_text
+from pokayoke.core.context.note import is_note, quote_json, unique_texts
 from pokayoke.core.json.strict import StrictError, dump_foreign, parse
-from pokayoke.core.messages.messages import Asked, calls_in, field, items, role_of, text_of
-from pokayoke.core.text.rare import rare
+from pokayoke.core.messages.messages import MessageCall, as_sequence, calls_in, read_field, role_of, text_of
+from pokayoke.core.text.rare import compile_pattern
 
 _MOST_SAID = {"user": 400, "system": 400, "assistant": 200}  # characters quoted of a text
 _MOST_ARGUMENTS = 200
 _MOST_ANSWERED = 200
 _MOST_SHOWN = 8  # ids and numbers taken over from one result
 _MOST_FROM_TEXT = 24
-_LOOKED_AT = 8_000  # characters of a text in which ids are looked for
+_MOST_SEARCHED = 8_000  # characters of a text in which ids are looked for
 UNREADABLE = "(arguments that are no JSON)"
 """What stands for arguments of a framework's own kind."""
-FIRST = ("user: ", "system: ")
+PRIORITY_PREFIXES = ("user: ", "system: ")
 """How the lines begin that are kept longest."""
 SUPERSEDED = "[Superseded: the same call has a later result further down."
 """How a result begins of which only the ids were kept."""
@@ -36,7 +36,7 @@ _TOOL = r'<tool_output tool="([^"]+)"'
 _NEXT_OUTPUT = r"\n(?=<tool_output )"
 _TRUSTS = r' trust="(\w+)"'
 _BEFORE_LABEL = 1_000  # characters: our own sentences are shorter
-_BAD = frozenset({"error", "degraded"})
+_BAD_TRUST = frozenset({"error", "degraded"})
 
 # A word with a digit in it: numbers, dates, order numbers, versions, UUIDs; and addresses of mail. What stands in
 # front decides fast: no word begins behind a letter, and one without a digit or @ is passed over at once.
@@ -52,7 +52,7 @@ _DECIDES = (
 )
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class NoteLine(msgspec.Struct, frozen=True, gc=False):
     """One line of a note.
 
     Attributes:
@@ -66,7 +66,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     first: bool = False
 
 
-def ids_in(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
+def find_ids(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
     """Return the ids and numbers of a text, once each, in order.
 
     Args:
@@ -74,14 +74,14 @@ def ids_in(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
         most: how many at most.
     """
     found: dict[str, None] = {}
-    for hit in rare(_ID).finditer(text[:_LOOKED_AT]):
+    for hit in compile_pattern(_ID).finditer(text[:_MOST_SEARCHED]):
         found[hit[0]] = None
         if len(found) == most:
             break
     return tuple(found)
 
 
-def gist(text: str, room: int) -> str:
+def extract_sentences(text: str, room: int) -> str:
     """Return a text in whole sentences that fit a room, in their order; what decides or names a number comes first.
 
     Args:
@@ -91,8 +91,8 @@ def gist(text: str, room: int) -> str:
     text = text.strip()
     if len(text) <= room:
         return text
-    sentences = [part.strip() for part in rare(_SENTENCE).split(text[:_LOOKED_AT]) if part.strip()]
-    order = sorted(range(len(sentences)), key=lambda at: (-_weight(sentences[at], at), at))
+    sentences = [part.strip() for part in compile_pattern(_SENTENCE).split(text[:_MOST_SEARCHED]) if part.strip()]
+    order = sorted(range(len(sentences)), key=lambda at: (-_sentence_weight(sentences[at], at), at))
     kept: set[int] = set()
     left = room
     for at in order:
@@ -110,101 +110,101 @@ def gist(text: str, room: int) -> str:
     return " ".join(parts)
 
 
-def _weight(sentence: str, at: int) -> int:
+def _sentence_weight(sentence: str, at: int) -> int:
     """Return how much a sentence is worth quoting."""
-    return 2 * bool(rare(_DECIDES).search(sentence)) + bool(ids_in(sentence, 1)) + (at == 0)
+    return 2 * bool(compile_pattern(_DECIDES).search(sentence)) + bool(find_ids(sentence, 1)) + (at == 0)
 
 
-def lines_of(group: Group, *, labelled: bool = False) -> list[Line]:
+def note_lines(group: MessageGroup, *, labelled: bool = False) -> list[NoteLine]:
     """Return what a note says about a group.
 
     Args:
         group: the group.
-        labelled: as for `is_good`.
+        labelled: as for `is_tool_answer`.
     """
-    lines: list[Line] = []
+    lines: list[NoteLine] = []
     answers = {result.call.id: result for result in group.results}
     carriers = {result.message for result in group.results if result.block is not None}
     for place, message in enumerate(group.messages):
-        role, text = role_of(message), _said(message)
+        role, text = role_of(message), _text_without_notes(message)
         if place in carriers:
             role = "user"  # Anthropic: what the user said stands behind the results
-        if role == "user" and tool_in(text):
-            lines.extend(_output_line(part, labelled=labelled) for part in rare(_NEXT_OUTPUT).split(text))
+        if role == "user" and output_tool(text):
+            lines.extend(_output_line(part, labelled=labelled) for part in compile_pattern(_NEXT_OUTPUT).split(text))
         elif text and role in _MOST_SAID:
-            lines.append(_line(role, text))
+            lines.append(_text_line(role, text))
         lines.extend(_call_line(call, answers.get(call.id), labelled=labelled) for call in calls_in(message))
     return lines
 
 
-def _said(message: Any) -> str:
+def _text_without_notes(message: Any) -> str:
     """Return the words of a message, without our own notes."""
-    content = field(message, "content")
+    content = read_field(message, "content")
     if isinstance(message, str) or isinstance(content, str):
         text = text_of(message)
         return "" if is_note(text) else text
-    return text_of({"content": [block for block in items(content) if not is_note(block)]}).strip()
+    return text_of({"content": [block for block in as_sequence(content) if not is_note(block)]}).strip()
 
 
-def _line(role: str, text: str) -> Line:
-    said = gist(text, _MOST_SAID[role])
-    return Line(f"{role}: {quoted(said)}", ids_in(text), first=role in {"user", "system"})
+def _text_line(role: str, text: str) -> NoteLine:
+    said = extract_sentences(text, _MOST_SAID[role])
+    return NoteLine(f"{role}: {quote_json(said)}", find_ids(text), first=role in {"user", "system"})
 
 
-def _call_line(call: Asked, result: Result | None, *, labelled: bool) -> Line:
+def _call_line(call: MessageCall, result: GroupResult | None, *, labelled: bool) -> NoteLine:
     """Return the line of a call: its name, its arguments, what became of it, and the ids that it showed."""
-    arguments, text = plain(call.arguments)
-    said = quoted(arguments) if len(text) <= _MOST_ARGUMENTS else quoted(text[: _MOST_ARGUMENTS - 1] + "…")
-    line = f"call: {quoted(call.name)} {said}"
+    arguments, text = parse_arguments(call.arguments)
+    said = quote_json(arguments) if len(text) <= _MOST_ARGUMENTS else quote_json(text[: _MOST_ARGUMENTS - 1] + "…")
+    line = f"call: {quote_json(call.name)} {said}"
     if result is None or not result.known:
-        return Line(f"{line}, no answer", ids_in(text))
+        return NoteLine(f"{line}, no answer", find_ids(text))
     answer = answer_text(result.content) or ""
-    became = _became(answer, failed=result.failed, labelled=labelled)
-    return Line(line + became, unique((*ids_in(text), *shown_in(answer, _MOST_SHOWN))))
+    became = _describe_result(answer, failed=result.failed, labelled=labelled)
+    return NoteLine(line + became, unique_texts((*find_ids(text), *output_ids(answer, _MOST_SHOWN))))
 
 
-def _output_line(output: str, *, labelled: bool) -> Line:
+def _output_line(output: str, *, labelled: bool) -> NoteLine:
     """Return the line of an output in a chat without tool calls: nobody but its label says whose it is."""
-    became = _became(output, failed=False, labelled=labelled)
-    return Line(f"call: {quoted(tool_in(output))}{became}", shown_in(output, _MOST_SHOWN))
+    became = _describe_result(output, failed=False, labelled=labelled)
+    return NoteLine(f"call: {quote_json(output_tool(output))}{became}", output_ids(output, _MOST_SHOWN))
 
 
-def _became(answer: str, *, failed: bool, labelled: bool) -> str:
+def _describe_result(answer: str, *, failed: bool, labelled: bool) -> str:
     """Say what became of a call; of what is no result in its own words."""
-    if answer.startswith(SUPERSEDED) or is_good(answer, failed=failed, labelled=labelled):
-        shown = shown_in(answer, _MOST_SHOWN)
-        return ", answered" + (f", shows {quoted(shown)}" if shown else "")
+    if answer.startswith(SUPERSEDED) or is_tool_answer(answer, failed=failed, labelled=labelled):
+        shown = output_ids(answer, _MOST_SHOWN)
+        return ", answered" + (f", shows {quote_json(shown)}" if shown else "")
     # They say whether it failed, waits or is in doubt, which can be told from nothing else.
-    words = gist(rare(_FRAMES).sub("", answer), _MOST_ANSWERED)
-    return (", said" if labelled else ", failed") + (f": {quoted(words)}" if words else "")
+    words = extract_sentences(compile_pattern(_FRAMES).sub("", answer), _MOST_ANSWERED)
+    return (", said" if labelled else ", failed") + (f": {quote_json(words)}" if words else "")
 
 
-def tool_in(text: str) -> str:
+def output_tool(text: str) -> str:
     """Return whose output a text is, if it begins as one; "" if not."""
-    found = rare(_TOOL).match(label_in(text)) if text.startswith("<tool_output ") else None
+    found = compile_pattern(_TOOL).match(output_label(text)) if text.startswith("<tool_output ") else None
     return found[1] if found else ""
 
 
-def label_in(text: str) -> str:
+def output_label(text: str) -> str:
     """Return the label of an output, also behind what was said about it; "" if there is none."""
-    found = rare(_LABEL).search(text[:_BEFORE_LABEL])
+    found = compile_pattern(_LABEL).search(text[:_BEFORE_LABEL])
     return found[1] if found else ""
 
 
-def trust_in(text: str) -> str:
+def output_trust(text: str) -> str:
     """Return what the label of an output says of it: `checked`, `error`, ...; "" if nothing does."""
-    found = rare(_TRUSTS).search(label_in(text))
+    found = compile_pattern(_TRUSTS).search(output_label(text))
     return found[1] if found else ""
 
 
-def shown_in(answer: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
+def output_ids(answer: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
     """Return the ids and numbers that an output shows, not those of its label or of how to read on."""
-    if found := rare(_LABEL).search(answer[:_BEFORE_LABEL]):
+    if found := compile_pattern(_LABEL).search(answer[:_BEFORE_LABEL]):
         answer = answer[found.end() :].partition("\n</tool_output>")[0]
-    return ids_in(answer, most)
+    return find_ids(answer, most)
 
 
-def plain(arguments: Any) -> tuple[Any, str]:
+def parse_arguments(arguments: Any) -> tuple[Any, str]:
     """Return arguments as a value and as compact JSON; text that is no JSON is its own value."""
     if isinstance(arguments, (str, bytes)):
         try:
@@ -219,12 +219,12 @@ def plain(arguments: Any) -> tuple[Any, str]:
         return UNREADABLE, UNREADABLE
 
 
-def is_labelled(text: str) -> bool:
+def has_output_label(text: str) -> bool:
     """Tell whether a result carries the label that every output of a guarded tool has."""
-    return bool(trust_in(text)) and trust_in(text) != "error"
+    return bool(output_trust(text)) and output_trust(text) != "error"
 
 
-def is_good(text: str, *, failed: bool, labelled: bool) -> bool:
+def is_tool_answer(text: str, *, failed: bool, labelled: bool) -> bool:
     """Tell whether a text is a tool's answer, and not a refusal, a failure or a doubt.
 
     Args:
@@ -235,13 +235,13 @@ def is_good(text: str, *, failed: bool, labelled: bool) -> bool:
     """
     if failed:
         return False
-    if label_in(text):
-        return trust_in(text) not in _BAD
+    if output_label(text):
+        return output_trust(text) not in _BAD_TRUST
     begins = text[:200].lstrip().lower()
     return not labelled and not begins.startswith(("error", '{"error"', '{"ok":false', '{"ok": false'))
 
 
-def chosen(lines: list[Line], most: int) -> list[Line]:
+def select_lines(lines: list[NoteLine], most: int) -> list[NoteLine]:
     """Return so many lines in their order: half of them for what user and host said, then the newest of the rest.
 
     Args:
@@ -256,7 +256,7 @@ def chosen(lines: list[Line], most: int) -> list[Line]:
     return [line for at, line in enumerate(lines) if at in kept]
 
 
-def unseen(lines: Iterable[Line], shown: str, before: Iterable[str]) -> tuple[str, ...]:
+def ids_not_shown(lines: Iterable[NoteLine], shown: str, before: Iterable[str]) -> tuple[str, ...]:
     """Return the ids and numbers that stand in no shown line, oldest first.
 
     Args:
@@ -264,4 +264,6 @@ def unseen(lines: Iterable[Line], shown: str, before: Iterable[str]) -> tuple[st
         shown: the text that is shown.
         before: ids of an earlier note.
     """
-    return tuple(one for one in unique((*before, *(one for line in lines for one in line.ids))) if one not in shown)
+    return tuple(
+        one for one in unique_texts((*before, *(one for line in lines for one in line.ids))) if one not in shown
+    )

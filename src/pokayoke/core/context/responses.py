@@ -11,26 +11,43 @@ from itertools import accumulate
 from typing import Any
 
 from pokayoke.core.call import Finding
-from pokayoke.core.context.findings import mended
-from pokayoke.core.context.groups import GONE, UNANSWERED, Group, Rebuilt, Result, altered, free_id, usable_name
+from pokayoke.core.context.findings import repair_finding
+from pokayoke.core.context.groups import (
+    REMOVE_FIELD,
+    UNANSWERED,
+    GroupResult,
+    MessageGroup,
+    RebuiltHistory,
+    free_id,
+    usable_name,
+    with_fields,
+)
 from pokayoke.core.context.note import is_note
-from pokayoke.core.messages.messages import Answered, Asked, answers_in, calls_in, field, role_of, text_of
+from pokayoke.core.messages.messages import (
+    MessageCall,
+    MessageResult,
+    calls_in,
+    read_field,
+    results_in,
+    role_of,
+    text_of,
+)
 
 
-class _Item:
+class _ResponseItem:
     """An item, its call if it is one, and for a result the item that it answers."""
 
     def __init__(self, at: int | None, item: Any) -> None:
         self.at, self.item = at, item
-        self.call: Asked | None = None
+        self.call: MessageCall | None = None
         self.key = ""
-        self.answer: _Item | None = None
-        self.answers: _Item | None = None
-        self.said: Answered | None = None
+        self.answer: _ResponseItem | None = None
+        self.answers: _ResponseItem | None = None
+        self.said: MessageResult | None = None
         self.waits = False  # whether it wants an answer of another kind than a tool's result
 
 
-def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
+def rebuild_responses(messages: Sequence[Any], base: int = 0) -> RebuiltHistory:
     """Return a history in which every call has one result and every result its call.
 
     Args:
@@ -38,37 +55,37 @@ def rebuild(messages: Sequence[Any], base: int = 0) -> Rebuilt:
         base: number of the first item.
     """
     findings: list[Finding] = []
-    line: list[_Item] = []
-    opened: dict[str, list[_Item]] = {}
-    answered: dict[str, _Item] = {}
-    others: dict[str, _Item] = {}
+    line: list[_ResponseItem] = []
+    opened: dict[str, list[_ResponseItem]] = {}
+    answered: dict[str, _ResponseItem] = {}
+    others: dict[str, _ResponseItem] = {}
     given: set[str] = set()
     for at, message in enumerate(messages, base):
-        item = _Item(at, message)
-        found = answers_in(message)
+        item = _ResponseItem(at, message)
+        found = results_in(message)
         if found:
             item.said = found[0]
-            _take(item, line, opened, answered, findings)
+            _attach_result(item, line, opened, answered, findings)
             continue
         calls = calls_in(message)
         if calls:
-            _open(item, calls[0], opened, given, findings)
-        elif role_of(message) == "assistant" and _says_nothing(message):
-            findings.append(mended("empty_message", at, "an item that says nothing"))
+            _open_call(item, calls[0], opened, given, findings)
+        elif role_of(message) == "assistant" and _is_empty_message(message):
+            findings.append(repair_finding("empty_message", at, "an item that says nothing"))
             continue
         else:
-            _bind(item, others)
+            _bind_answer(item, others)
         line.append(item)
-    return Rebuilt(_groups(_led_on(_answered(line, findings), findings)), findings)
+    return RebuiltHistory(_build_groups(_drop_idle_reasoning(_add_missing_results(line, findings), findings)), findings)
 
 
-def _bind(item: _Item, others: dict[str, _Item]) -> None:
+def _bind_answer(item: _ResponseItem, others: dict[str, _ResponseItem]) -> None:
     """Tie the answer to a call of another kind (a computer's, a shell's), or to a request for approval, to it."""
-    kind = field(item.item, "type")
+    kind = read_field(item.item, "type")
     if not isinstance(kind, str):
         return
     names = ("call_id", "approval_request_id", "id")
-    keys = [key for name in names if isinstance(key := field(item.item, name), str)]
+    keys = [key for name in names if isinstance(key := read_field(item.item, name), str)]
     if kind.endswith(("_output", "_approval_response")):
         item.answers = next((others[key] for key in keys if key in others), None)
         if item.answers is not None:
@@ -76,29 +93,35 @@ def _bind(item: _Item, others: dict[str, _Item]) -> None:
     elif kind.endswith(("_call", "_approval_request")):
         others.update(dict.fromkeys(keys, item))
         # What the provider runs itself has no `call_id`, and its result in it.
-        item.waits = isinstance(field(item.item, "call_id"), str) or kind.endswith("_approval_request")
+        item.waits = isinstance(read_field(item.item, "call_id"), str) or kind.endswith("_approval_request")
 
 
-def _open(item: _Item, call: Asked, opened: dict[str, list[_Item]], given: set[str], findings: list[Finding]) -> None:
+def _open_call(
+    item: _ResponseItem,
+    call: MessageCall,
+    opened: dict[str, list[_ResponseItem]],
+    given: set[str],
+    findings: list[Finding],
+) -> None:
     """Wait for the result of a call; one whose id still waits, or was given to another call, gets a new one."""
     item.key = call.id or ""
     waiting = opened.setdefault(item.key, [])
     right = free_id(item.key, opened) if waiting or not item.key or item.key in given else item.key
     name = usable_name(call.name)
-    item.call = Asked(right, name, call.arguments)
+    item.call = MessageCall(right, name, call.arguments)
     if item.call != call:
-        item.item = altered(item.item, call_id=right, name=name, id=GONE)
-        findings.append(mended("unusable_call", item.at or 0, f"call {item.key!a} of {call.name!a}"))
+        item.item = with_fields(item.item, call_id=right, name=name, id=REMOVE_FIELD)
+        findings.append(repair_finding("unusable_call", item.at or 0, f"call {item.key!a} of {call.name!a}"))
         opened.setdefault(right, [])
         given.add(right)
     waiting.append(item)
 
 
-def _take(
-    item: _Item,
-    line: list[_Item],
-    opened: dict[str, list[_Item]],
-    answered: dict[str, _Item],
+def _attach_result(
+    item: _ResponseItem,
+    line: list[_ResponseItem],
+    opened: dict[str, list[_ResponseItem]],
+    answered: dict[str, _ResponseItem],
     findings: list[Finding],
 ) -> None:
     """Give a result to its call."""
@@ -108,7 +131,7 @@ def _take(
     code = "orphan_result"
     if waiting:
         answered[name] = waiting.pop(0)
-        _tie(answered[name], item)
+        _link_result(answered[name], item)
         line.append(item)
         return
     call = answered.get(name)
@@ -119,53 +142,53 @@ def _take(
             role_of(other.item) in {"assistant", "user"} and other.call is None for other in between
         ):
             line.remove(before)
-            _tie(call, item)
+            _link_result(call, item)
             line.append(item)
             code = "duplicate_result"
-    findings.append(mended(code, item.at or 0, f"result of call {item.said.id!a}"))
+    findings.append(repair_finding(code, item.at or 0, f"result of call {item.said.id!a}"))
 
 
-def _tie(call: _Item, item: _Item) -> None:
+def _link_result(call: _ResponseItem, item: _ResponseItem) -> None:
     call.answer, item.answers = item, call
     if call.call is not None and item.said is not None and item.said.id != call.call.id:
-        item.item = altered(item.item, call_id=call.call.id)
+        item.item = with_fields(item.item, call_id=call.call.id)
 
 
-def _says_nothing(message: Any) -> bool:
+def _is_empty_message(message: Any) -> bool:
     """True for an empty message of the model; items of other kinds are left alone."""
-    return field(message, "type") in {None, "message"} and not field(message, "content")
+    return read_field(message, "type") in {None, "message"} and not read_field(message, "content")
 
 
-def _answered(line: list[_Item], findings: list[Finding]) -> list[_Item]:
+def _add_missing_results(line: list[_ResponseItem], findings: list[Finding]) -> list[_ResponseItem]:
     """Return the items with a result behind each call that has none."""
-    whole: list[_Item] = []
+    whole: list[_ResponseItem] = []
     for item in line:
         whole.append(item)
         if item.call is None or item.answer is not None:
             continue
-        findings.append(mended("unanswered_call", item.at or 0, f"call {item.call.id!a} of {item.call.name!a}"))
-        kind = f"{field(item.item, 'type')}_output"
-        stand_in = _Item(None, {"type": kind, "call_id": item.call.id, "output": UNANSWERED})
-        stand_in.said = Answered(item.call.id, failed=True, content=UNANSWERED)
+        findings.append(repair_finding("unanswered_call", item.at or 0, f"call {item.call.id!a} of {item.call.name!a}"))
+        kind = f"{read_field(item.item, 'type')}_output"
+        stand_in = _ResponseItem(None, {"type": kind, "call_id": item.call.id, "output": UNANSWERED})
+        stand_in.said = MessageResult(item.call.id, failed=True, content=UNANSWERED)
         item.answer, stand_in.answers = stand_in, item
         whole.append(stand_in)
     return whole
 
 
-def _led_on(line: list[_Item], findings: list[Finding]) -> list[_Item]:
+def _drop_idle_reasoning(line: list[_ResponseItem], findings: list[Finding]) -> list[_ResponseItem]:
     """Return the items without reasoning that led to nothing: what follows it must be the model's."""
-    kept: list[_Item] = []
+    kept: list[_ResponseItem] = []
     for item in reversed(line):
-        if field(item.item, "type") == "reasoning" and (
+        if read_field(item.item, "type") == "reasoning" and (
             not kept or kept[-1].answers is not None or role_of(kept[-1].item) in {"user", "system", "tool"}
         ):
-            findings.append(mended("empty_message", item.at or 0, "reasoning that led to nothing"))
+            findings.append(repair_finding("empty_message", item.at or 0, "reasoning that led to nothing"))
             continue
         kept.append(item)
     return kept[::-1]
 
 
-def _groups(line: list[_Item]) -> list[Group]:
+def _build_groups(line: list[_ResponseItem]) -> list[MessageGroup]:
     """Return the items in pieces: a call, what led to it, and all up to its result stay together."""
     spans = [0] * (len(line) + 1)  # +1 where a span begins, -1 after its end
     places = {id(item): place for place, item in enumerate(line)}
@@ -173,28 +196,28 @@ def _groups(line: list[_Item]) -> list[Group]:
         if item.answers is not None:
             spans[places[id(item.answers)] + 1] += 1
             spans[place + 1] -= 1
-        if field(item.item, "type") == "reasoning":
+        if read_field(item.item, "type") == "reasoning":
             spans[place + 1] += 1
             spans[min(place + 2, len(line))] -= 1
     tied = list(accumulate(spans))
-    groups: list[Group] = []
+    groups: list[MessageGroup] = []
     start = 0
     for place in range(1, len(line) + 1):
         if place == len(line) or tied[place] <= 0:
-            groups.append(_group(line[start:place]))
+            groups.append(_build_group(line[start:place]))
             start = place
     return groups
 
 
-def _group(part: list[_Item]) -> Group:
-    results: list[Result] = []
+def _build_group(part: list[_ResponseItem]) -> MessageGroup:
+    results: list[GroupResult] = []
     for place, item in enumerate(part):
         if item.answers is not None and item.answers.call is not None and item.said is not None:
             known = item.said.content != UNANSWERED
             results.append(
-                Result(item.answers.call, item.said.content, item.said.failed or not known, place, known=known)
+                GroupResult(item.answers.call, item.said.content, item.said.failed or not known, place, known=known)
             )
-    return Group(
+    return MessageGroup(
         tuple(item.item for item in part),
         tuple(item.at for item in part if item.at is not None),
         role_of(part[0].item),

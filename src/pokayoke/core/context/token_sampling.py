@@ -12,14 +12,14 @@ from typing import Final
 
 _WINDOW: Final = 50
 """Characters looked at in one place."""
-_AT_EACH_PACE: Final = 64
+_WINDOWS_PER_PACE: Final = 64
 """Windows until the next ones lie twice as far apart."""
-_WIDEST: Final = 12_800
+_MAX_STEP: Final = 12_800
 """Characters from one window to the next, in the middle, at the widest pace."""
-_GOLDEN: Final = (5**0.5 - 1) / 2
+_GOLDEN_RATIO: Final = (5**0.5 - 1) / 2
 
 
-class Passing:
+class TokenSampler:
     """A row of texts, sampled as it passes.
 
     Safe to share between threads: two that meet may look at one place twice, or at none.
@@ -40,26 +40,26 @@ class Passing:
         self._density = 0.0  # tokens per character, of the latest pieces
         self._tokens = 0.0
 
-    def note(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Take one more text."""
         size = len(text)
         self._texts += 1
         self._covered += size
         at = self._next
         if at < size:
-            at = self._look(text, size, at)
+            at = self._sample_text(text, size, at)
         self._next = at - size
 
-    def taken(self) -> tuple[int, int]:
+    def take_totals(self) -> tuple[int, int]:
         """Return how many texts came since the last time, and the tokens they are worth."""
-        self._settle()
+        self._weigh_samples()
         texts, tokens = self._texts, round(self._tokens)
         self._texts, self._tokens = 0, 0.0
         return texts, tokens
 
-    def _look(self, text: str, size: int, at: int) -> int:
+    def _sample_text(self, text: str, size: int, at: int) -> int:
         """Cut the windows that lie in a text. Returns where the next one would begin."""
-        pace = max(self._pace, size // _AT_EACH_PACE)  # no text takes many more than the windows of one pace
+        pace = max(self._pace, size // _WINDOWS_PER_PACE)  # no text takes many more than the windows of one pace
         if pace == _WINDOW:
             self._pieces.append(text)
             self._looks += 1 + size // _WINDOW
@@ -69,13 +69,13 @@ class Passing:
             self._looks += 1
             # Never an even step: a tool writes texts of one length and one shape, and each has to be looked at in
             # another place. By the golden section the steps are spread evenly.
-            at += int(pace * (0.5 + self._looks * _GOLDEN % 1))
-        if self._looks >= _AT_EACH_PACE:
-            self._settle()
-            self._looks, self._pace = 0, min(2 * self._pace, _WIDEST)
+            at += int(pace * (0.5 + self._looks * _GOLDEN_RATIO % 1))
+        if self._looks >= _WINDOWS_PER_PACE:
+            self._weigh_samples()
+            self._looks, self._pace = 0, min(2 * self._pace, _MAX_STEP)
         return at
 
-    def _settle(self) -> None:
+    def _weigh_samples(self) -> None:
         """Weigh what was looked at, for all that came."""
         pieces, covered = self._pieces, self._covered
         self._pieces, self._covered = [], 0

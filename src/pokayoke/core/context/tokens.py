@@ -20,8 +20,8 @@ from zlib import adler32
 
 import msgspec
 
-from pokayoke.core.context.token_sampling import Passing
-from pokayoke.core.messages.messages import CALL_KINDS, RESULT_KINDS, field, items
+from pokayoke.core.context.token_sampling import TokenSampler
+from pokayoke.core.messages.messages import CALL_KINDS, RESULT_KINDS, as_sequence, read_field
 
 MESSAGE_TOKENS = 4
 """What a message costs beside its content: role and separators."""
@@ -35,12 +35,12 @@ _BINARY = frozenset({
     *("audio", "input_audio", "output_audio", "video", "input_video", "video_url", "media"),
     *("file", "input_file", "container_upload"),
 })  # fmt: skip
-_SEALED = frozenset({"encrypted_content", "redacted_thinking"})
+_SEALED_FIELDS = frozenset({"encrypted_content", "redacted_thinking"})
 _PER_SEALED_TOKEN = 4  # characters of base64: three bytes of a text that nobody but the provider reads
-_DEEPEST = 6  # levels at which images are looked for in a block of another kind
+_MAX_LEVELS = 6  # levels at which images are looked for in a block of another kind
 
 _WINDOWS, _WINDOW = 8, 50  # a long text is looked at through this many windows of this many characters
-_WHOLE = _WINDOWS * _WINDOW  # a text up to this many characters is looked at in full
+_MOST_WHOLE_TEXT = _WINDOWS * _WINDOW  # a text up to this many characters is looked at in full
 _MOST_PER_BYTE = 0.95
 
 _UNITS = 60  # per token
@@ -60,7 +60,7 @@ _CLASSES: tuple[tuple[int, int, int], ...] = (
 )
 
 
-def _weights() -> bytes:
+def _build_weights() -> bytes:
     """Return the table from byte to weight."""
     table = [0] * 256
     for first, last, weight in _CLASSES:
@@ -68,8 +68,8 @@ def _weights() -> bytes:
     return bytes(table)
 
 
-_WEIGHTS = _weights()
-_SUMMED = 400  # bytes whose units are added at a time: the checksum that adds them holds no more
+_WEIGHTS = _build_weights()
+_CHECKSUM_BYTES = 400  # bytes whose units are added at a time: the checksum that adds them holds no more
 
 
 def estimate_tokens(text: str) -> int:
@@ -83,22 +83,22 @@ def estimate_tokens(text: str) -> int:
         within 15 % below the true count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
     """
     size = len(text)
-    if size <= _WHOLE:
-        return int(_weighed(text)) + 1 if size else 0
+    if size <= _MOST_WHOLE_TEXT:
+        return int(_weigh_text(text)) + 1 if size else 0
     step = (size - _WINDOW) // (_WINDOWS - 1)
     # To a sixteenth: then a few hundred ways of cutting serve texts of every length.
-    sample = "".join(_windows(step - step % ((step >> 4) or 1))(text))
-    return int(_weighed(sample) * size / _WHOLE) + 1
+    sample = "".join(_window_cutter(step - step % ((step >> 4) or 1))(text))
+    return int(_weigh_text(sample) * size / _MOST_WHOLE_TEXT) + 1
 
 
 @lru_cache(maxsize=1_024)
-def _windows(step: int) -> Callable[[str], tuple[str, ...]]:
+def _window_cutter(step: int) -> Callable[[str], tuple[str, ...]]:
     """Return what cuts the windows out of a text, one every `step` characters."""
     starts = range(0, _WINDOWS * step, step)
     return cast("Callable[[str], tuple[str, ...]]", itemgetter(*[slice(start, start + _WINDOW) for start in starts]))
 
 
-def _weighed(text: str) -> float:
+def _weigh_text(text: str) -> float:
     """Return what a text is worth, by all of its characters.
 
     A byte's weight, and a change after it, are added for all bytes at once, as two long integers: neither
@@ -106,22 +106,24 @@ def _weighed(text: str) -> float:
     """
     data = text.encode("utf-8", "replace")
     weights = int.from_bytes(data.translate(_WEIGHTS), "little")
-    digits = weights & _odd(len(data))
+    digits = weights & _low_bit_mask(len(data))
     units = memoryview((weights + _CHANGE * (digits ^ (digits >> 8))).to_bytes(len(data), "little"))
     # The low half of this checksum (RFC 1950): 1 + the sum of all bytes modulo 65521.
-    total = sum([(adler32(units[at : at + _SUMMED]) & 0xFFFF) - 1 for at in range(0, len(data), _SUMMED)])
+    total = sum(
+        [(adler32(units[at : at + _CHECKSUM_BYTES]) & 0xFFFF) - 1 for at in range(0, len(data), _CHECKSUM_BYTES)]
+    )
     return min(total / _UNITS, len(data) * _MOST_PER_BYTE)
 
 
 @lru_cache(maxsize=64)
-def _odd_up_to(size: int) -> int:
+def _build_bit_mask(size: int) -> int:
     """Return the lowest bit of each of so many bytes."""
     return int.from_bytes(b"\1" * size, "little")
 
 
-def _odd(size: int) -> int:
+def _low_bit_mask(size: int) -> int:
     """The lowest bit of each byte, of at least so many: a mask that is longer than its number does no harm."""
-    return _odd_up_to(1 << size.bit_length())
+    return _build_bit_mask(1 << size.bit_length())
 
 
 def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
@@ -137,76 +139,92 @@ def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tok
     """
     if isinstance(message, str):
         return MESSAGE_TOKENS + estimate(message)
-    content, calls, kind = field(message, "content"), field(message, "tool_calls"), field(message, "type")
-    if isinstance(kind, str) and (content is None or kind == "reasoning") and not (calls or field(message, "role")):
-        return MESSAGE_TOKENS + _item(message, kind, estimate)
+    content, calls, kind = (
+        read_field(message, "content"),
+        read_field(message, "tool_calls"),
+        read_field(message, "type"),
+    )
+    if (
+        isinstance(kind, str)
+        and (content is None or kind == "reasoning")
+        and not (calls or read_field(message, "role"))
+    ):
+        return MESSAGE_TOKENS + _estimate_item(message, kind, estimate)
     total = MESSAGE_TOKENS
     if isinstance(content, str):
         total += estimate(content)
     elif content is not None:
-        total += _blocks(content, estimate, skip_calls=bool(calls))
-    old = field(message, "function_call")
-    for call in (*items(calls), *(() if old is None else (old,))):
-        total += _call(field(call, "function") or call, estimate)
-    return total + sum(estimate(beside) for name in _BESIDE if isinstance(beside := field(message, name), str))
+        total += _estimate_content(content, estimate, skip_calls=bool(calls))
+    old = read_field(message, "function_call")
+    for call in (*as_sequence(calls), *(() if old is None else (old,))):
+        total += _estimate_call(read_field(call, "function") or call, estimate)
+    return total + sum(
+        estimate(beside) for name in _EXTRA_TEXT_FIELDS if isinstance(beside := read_field(message, name), str)
+    )
 
 
-def _item(item: Any, kind: str, estimate: Callable[[str], int]) -> int:
+def _estimate_item(item: Any, kind: str, estimate: Callable[[str], int]) -> int:
     """Estimate an item that is no message."""
     if kind in CALL_KINDS:
-        return _call(item, estimate)
-    return _blocks(field(item, "output"), estimate) if kind in RESULT_KINDS else _other(item, estimate)
+        return _estimate_call(item, estimate)
+    return (
+        _estimate_content(read_field(item, "output"), estimate)
+        if kind in RESULT_KINDS
+        else _estimate_other(item, estimate)
+    )
 
 
 _TEXT_FIELDS = ("text", "thinking", "refusal", "reasoning")
-_BESIDE = ("reasoning_content", "refusal")
+_EXTRA_TEXT_FIELDS = ("reasoning_content", "refusal")
 
 
-def _blocks(content: Any, estimate: Callable[[str], int], *, skip_calls: bool = False) -> int:
+def _estimate_content(content: Any, estimate: Callable[[str], int], *, skip_calls: bool = False) -> int:
     """Estimate content that is text, one block, or a list of blocks."""
     if isinstance(content, str):
         return estimate(content)
     if isinstance(content, (list, tuple)):
-        return sum(_block(block, estimate, skip_calls=skip_calls) for block in items(content))
-    return _block(content, estimate, skip_calls=skip_calls)
+        return sum(_estimate_block(block, estimate, skip_calls=skip_calls) for block in as_sequence(content))
+    return _estimate_block(content, estimate, skip_calls=skip_calls)
 
 
-def _block(block: Any, estimate: Callable[[str], int], *, skip_calls: bool) -> int:
+def _estimate_block(block: Any, estimate: Callable[[str], int], *, skip_calls: bool) -> int:
     """Estimate one block of content."""
-    kind = field(block, "type")
+    kind = read_field(block, "type")
     if kind in CALL_KINDS:
-        return 0 if skip_calls else _call(block, estimate)
+        return 0 if skip_calls else _estimate_call(block, estimate)
     if kind == "tool_result":
-        inner = field(block, "content")
-        whole = (inner,) if isinstance(inner, str) else items(inner)
-        return CALL_TOKENS + sum(_piece(part, estimate) for part in whole)
-    return _piece(block, estimate)
+        inner = read_field(block, "content")
+        whole = (inner,) if isinstance(inner, str) else as_sequence(inner)
+        return CALL_TOKENS + sum(_estimate_text_block(part, estimate) for part in whole)
+    return _estimate_text_block(block, estimate)
 
 
-def _piece(block: Any, estimate: Callable[[str], int]) -> int:
+def _estimate_text_block(block: Any, estimate: Callable[[str], int]) -> int:
     """Estimate a block that is neither a call nor its result."""
     if block is None or isinstance(block, str):
         return estimate(block or "")
     for name in _TEXT_FIELDS:
-        text = field(block, name)
+        text = read_field(block, name)
         if isinstance(text, str):
             return estimate(text)
-    return _other(block, estimate)
+    return _estimate_other(block, estimate)
 
 
-def _other(thing: Any, estimate: Callable[[str], int]) -> int:
+def _estimate_other(thing: Any, estimate: Callable[[str], int]) -> int:
     """Estimate an item or a block of any kind by all of its text; what no text stands for costs a flat price."""
     apart: list[int] = []
-    rest = _text_only(thing, apart, _DEEPEST)
+    rest = _without_binary(thing, apart, _MAX_LEVELS)
     return sum(apart) + (0 if rest is None else estimate(_as_text(rest)))
 
 
-def _text_only(thing: Any, apart: list[int], levels: int) -> Any:
+def _without_binary(thing: Any, apart: list[int], levels: int) -> Any:
     """Return a value without its binary and its sealed parts; their tokens are added to `apart`."""
-    if parts := items(thing) if levels else ():
-        return [_text_only(part, apart, levels - 1) for part in parts]
-    kind = field(thing, "type")
-    if kind in _BINARY or (kind == "document" and field(field(thing, "source"), "type") not in ("text", "content")):
+    if parts := as_sequence(thing) if levels else ():
+        return [_without_binary(part, apart, levels - 1) for part in parts]
+    kind = read_field(thing, "type")
+    if kind in _BINARY or (
+        kind == "document" and read_field(read_field(thing, "source"), "type") not in ("text", "content")
+    ):
         apart.append(IMAGE_TOKENS)
         return None
     fields: Any = cast("Any", thing) if isinstance(thing, Mapping) else getattr(thing, "__dict__", None)
@@ -214,21 +232,21 @@ def _text_only(thing: Any, apart: list[int], levels: int) -> Any:
         return cast("Any", thing)
     kept: dict[str, Any] = {}
     for name, value in cast("Mapping[str, Any]", fields).items():
-        if isinstance(value, str) and (name in _SEALED or (name == "data" and kind in _SEALED)):
+        if isinstance(value, str) and (name in _SEALED_FIELDS or (name == "data" and kind in _SEALED_FIELDS)):
             apart.append(len(value) // _PER_SEALED_TOKEN)
         else:
-            kept[name] = _text_only(value, apart, levels - 1)
+            kept[name] = _without_binary(value, apart, levels - 1)
     return kept
 
 
-def _call(call: Any, estimate: Callable[[str], int]) -> int:
+def _estimate_call(call: Any, estimate: Callable[[str], int]) -> int:
     """Estimate a tool call: its name and its arguments under any of their names."""
     total = CALL_TOKENS
-    name = field(call, "name")
+    name = read_field(call, "name")
     if isinstance(name, str):
         total += estimate(name)
     for key in ("arguments", "args", "input"):
-        arguments = field(call, key)
+        arguments = read_field(call, key)
         if arguments is not None:
             return total + estimate(_as_text(arguments))
     return total
@@ -278,14 +296,14 @@ class TokenCounter:
         self._base = False  # whether anything was reported yet
         self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
-        self._noted = Passing(_weighed)
-        self.note: Callable[[str], object] = self._noted.note if estimate is estimate_tokens else self.add
+        self._noted = TokenSampler(_weigh_text)
+        self.note: Callable[[str], object] = self._noted.add_text if estimate is estimate_tokens else self.add
         """Count one more text of many, of which only the sum matters: most of them are not looked at."""
 
     @property
     def total(self) -> int:
         """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
-        self._take_noted()
+        self._take_samples()
         return self._exact + round(self._raw * self._scale)
 
     @property
@@ -293,17 +311,17 @@ class TokenCounter:
         """Tokens per estimated token, from what was reported so far; 1 before the first report."""
         return self._scale
 
-    def rewrite(self, total: int) -> None:
+    def replace_total(self, total: int) -> None:
         """Go on from a conversation that was shortened.
 
         Args:
             total: what it is worth now, estimated; the next report replaces it.
         """
-        self._take_noted()
+        self._take_samples()
         self._exact, self._raw, self._rewritten = total, 0, True
 
-    def _take_noted(self) -> None:
-        texts, tokens = self._noted.taken()
+    def _take_samples(self) -> None:
+        texts, tokens = self._noted.take_totals()
         self._raw += MESSAGE_TOKENS * texts + tokens
 
     def add(self, message: Any) -> int:
@@ -330,7 +348,7 @@ class TokenCounter:
         """
         if used <= 0:
             return
-        self._take_noted()
+        self._take_samples()
         grown = used - self._exact
         if not self._base:
             # The first request also holds the tool definitions, so its ratio is only a first guess.
@@ -342,10 +360,10 @@ class TokenCounter:
             if grown > 0 and self._raw:
                 self._seen_used += grown
                 self._seen_raw += self._raw
-            ratio = self._seen_used / self._seen_raw if self._seen_raw >= _ENOUGH else self._scale
+            ratio = self._seen_used / self._seen_raw if self._seen_raw >= _MIN_GROWTH else self._scale
         self._scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
         self._exact, self._raw, self._rewritten = used, 0, False
 
 
-_ENOUGH = 200  # tokens of growth below which a ratio says nothing
+_MIN_GROWTH = 200  # tokens of growth below which a ratio says nothing
 _LEAST_SCALE, _MOST_SCALE = 0.5, 2.0

@@ -10,7 +10,7 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.tokens import estimate_tokens
-from pokayoke.core.host_input import function_of, whole_number
+from pokayoke.core.host_input import as_function, as_whole_number
 from pokayoke.core.state.run_state import Taint
 from pokayoke.errors import UsageError
 
@@ -21,7 +21,7 @@ Identity = Callable[[str, Any], Hashable | None]
 Summariser = Callable[[Sequence[Any], int], str]
 """From messages that go, and the room in tokens, to the text that stands for them."""
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _LEAST_LARGE = 200  # tokens
 
 
@@ -92,7 +92,7 @@ class Compacted(msgspec.Struct, frozen=True):
     after: int
     dropped: int = 0
     superseded: int = 0
-    offloaded: Mapping[str, str] = _NOTHING
+    offloaded: Mapping[str, str] = _NO_TEXTS
     findings: tuple[Finding, ...] = ()
     pinned: tuple[int, ...] = ()
 
@@ -112,7 +112,7 @@ class Compacted(msgspec.Struct, frozen=True):
         return {"event": "context", "before": self.before, "after": self.after, "dropped": self.dropped}
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How histories are shortened; the arguments of `compacted` and `History`."""
 
     max_tokens: int
@@ -127,7 +127,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = False
 
     @property
-    def limit(self) -> int:
+    def token_limit(self) -> int:
         """Tokens above which a history is shortened."""
         return int(self.max_tokens * self.threshold)
 
@@ -136,7 +136,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Tokens above which an output is offloaded."""
         return max(_LEAST_LARGE, self.max_tokens // 20) if self.large is None else self.large
 
-    def checked(self) -> Options:
+    def validate(self) -> HistoryOptions:
         """Return these options.
 
         Raises:
@@ -151,12 +151,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more, the first and "
                 f"the last whole numbers; got {self.max_tokens!r}, {self.threshold!r}, {self.keep_last!r}"
             )
-        function_of(self.estimate, "estimate")
+        as_function(self.estimate, "estimate")
         for name, function in (("summarise", self.summarise), ("identity", self.identity)):
             if function is not None:
-                function_of(function, name)
+                as_function(function, name)
         if not isinstance(cast("object", self.facts), (Facts, type(None))):
             raise UsageError(f"facts is a Facts(...), or None; not {self.facts!a:.40}")
-        if self.large is not None and whole_number(self.large, "large, in tokens,") < 1:
+        if self.large is not None and as_whole_number(self.large, "large, in tokens,") < 1:
             raise UsageError(f"large must be at least 1 token, got {self.large}")
         return self

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pokayoke.core.contract.rules import takes
+from pokayoke.core.contract.rules import may_hold_type
 from pokayoke.core.json.values import is_object
-from pokayoke.core.schema.problems import escape
+from pokayoke.core.schema.problems import pointer_step
 from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import ContractError
 
@@ -14,7 +14,7 @@ KEY_STAND_IN = "0" * 64
 """Looks like a ledger key, where none is made yet."""
 
 
-def without_argument(tool: str, whole: Schema, argument: str) -> dict[str, Any]:
+def remove_argument(tool: str, whole: Schema, argument: str) -> dict[str, Any]:
     """Return an input schema without one of its own properties.
 
     Raises:
@@ -28,10 +28,10 @@ def without_argument(tool: str, whole: Schema, argument: str) -> dict[str, Any]:
             f"{tool}: key_argument {argument!r} is no property of the input schema. Add it there as a string; "
             "the model will not see it."
         )
-    if not takes(declared, "string"):
+    if not may_hold_type(declared, "string"):
         raise ContractError(f"{tool}: key_argument {argument!r} must take a string, the guard fills it with one")
-    for problem in whole.problems({argument: KEY_STAND_IN}):
-        if problem.at == escape(argument):
+    for problem in whole.find_problems({argument: KEY_STAND_IN}):
+        if problem.at == pointer_step(argument):
             raise ContractError(
                 f"{tool}: key_argument {argument!r} takes no ledger key (64 hexadecimal digits): expected "
                 f"{problem.expected}. Make it a plain string, and shorten or convert it in the handler"
@@ -43,7 +43,7 @@ def without_argument(tool: str, whole: Schema, argument: str) -> dict[str, Any]:
     }
 
 
-def refusing_argument(schema: dict[str, Any], argument: str) -> dict[str, Any]:
+def refuse_argument(schema: dict[str, Any], argument: str) -> dict[str, Any]:
     """Return an input schema that refuses an argument it does not declare; the same one if it does already.
 
     A model that could send the key along would make two effects out of one: the key is made from all

@@ -12,18 +12,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.contract.arguments import refusing_argument, without_argument
+from pokayoke.core.contract.arguments import refuse_argument, remove_argument
 from pokayoke.core.contract.rules import (
+    build_correctors,
     check_contract,
     declared_defaults,
-    has_code,
+    has_user_code,
     is_async,
-    normalise,
-    ready_correctors,
+    normalise_fields,
 )
-from pokayoke.core.contract.terms import Declared, Envelope, LookupSafe, OnAmbiguous, OnDuplicate, OutputChecks, Scope
+from pokayoke.core.contract.terms import (
+    DeclaredInvariant,
+    Envelope,
+    LookupSafe,
+    OnAmbiguous,
+    OnDuplicate,
+    OutputChecks,
+    Scope,
+)
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
-from pokayoke.core.schema.accepts_text import admits_text
+from pokayoke.core.schema.accepts_text import may_accept_text
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.errors import ContractError
 
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
     from pokayoke.core.contract.correctors import Correctors
 
 OutputSchema = dict[str, Any] | bool | Literal["text"] | None
-Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | Declared
+Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | DeclaredInvariant
 InputModel = Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]
 
 
@@ -163,31 +171,31 @@ class Contract:
     def __post_init__(self) -> None:
         """Compile the schemas and refuse contradictions."""
         seal = object.__setattr__
-        for name, value in normalise(self).items():
+        for name, value in normalise_fields(self).items():
             seal(self, name, value)
         seal(self, "id", f"{self.name}@{self.version}")
         where = f"input schema of {self.name!r}"
         whole = compile_schema(self.input_schema, where=where, resources=self.schemas)
         accepted = visible = whole
         if self.key_argument is not None:
-            hidden = without_argument(self.name, whole, self.key_argument)
+            hidden = remove_argument(self.name, whole, self.key_argument)
             visible = compile_schema(hidden, where=where, resources=self.schemas)
-            closed = refusing_argument(hidden, self.key_argument)
+            closed = refuse_argument(hidden, self.key_argument)
             accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
         seal(self, "input_schema", whole.raw)
         seal(self, "input", accepted)
         seal(self, "defaults", {} if self.effect == "read" else declared_defaults(accepted))
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())
-        seal(self, "takes_text", self.output is None or admits_text(self.output))
+        seal(self, "takes_text", self.output is None or may_accept_text(self.output))
         seal(self, "unchecked", self.output_schema is None)
         bare = self.extract is None and self.envelope is None and not self.invariants
         seal(self, "schema_only", bare and not self.takes_text and self.output_checks == "full")
         seal(self, "is_async", is_async(self.handler))
-        seal(self, "input_hooks", self.validate_input is not None or any(map(has_code, self.correctors.values())))
+        seal(self, "input_hooks", self.validate_input is not None or any(map(has_user_code, self.correctors.values())))
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
         check_contract(self)
-        seal(self, "ready_correctors", ready_correctors(self))
+        seal(self, "ready_correctors", build_correctors(self))
 
     @property
     def text_output(self) -> bool:
@@ -235,7 +243,7 @@ class Contract:
         Raises:
             ContractError: see `Contract`.
         """
-        return _build(
+        return _build_contract(
             {
                 **fields,
                 "name": name,
@@ -252,14 +260,14 @@ class Contract:
         """Build a contract from an OpenAI function definition (chat completions or responses)."""
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build({**sources.openai(definition), **fields})
+        return _build_contract({**sources.read_openai(definition), **fields})
 
     @classmethod
     def from_anthropic(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
         """Build a contract from an Anthropic tool definition."""
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build({**sources.anthropic(definition), **fields})
+        return _build_contract({**sources.read_anthropic(definition), **fields})
 
     @classmethod
     def from_mcp(cls, entry: Mapping[str, Any], *, trusted_hints: bool = False, **fields: Any) -> Contract:
@@ -273,7 +281,7 @@ class Contract:
         """
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build({**sources.mcp(entry, trusted_hints=trusted_hints), **fields})
+        return _build_contract({**sources.read_mcp(entry, trusted_hints=trusted_hints), **fields})
 
     @classmethod
     def from_model(cls, name: str, model: type, *, output: Any = None, **fields: Any) -> Contract:
@@ -289,7 +297,7 @@ class Contract:
         """
         from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - it needs pydantic
 
-        return _build(typed.from_model(name, model, output, fields))
+        return _build_contract(typed.from_model(name, model, output, fields))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], **fields: Any) -> Contract:
@@ -304,7 +312,7 @@ class Contract:
         """
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build({**sources.mapping(mapping), **fields})
+        return _build_contract({**sources.read_mapping(mapping), **fields})
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the declared fields as plain data, readable by `from_mapping`; callables are left out."""
@@ -313,14 +321,16 @@ class Contract:
         return sources.to_mapping(self)
 
 
-def _build(fields: dict[str, Any]) -> Contract:
+def _build_contract(fields: dict[str, Any]) -> Contract:
     """Make a contract, turning an unknown field into an error that names it."""
     unknown = fields.keys() - FIELDS
     if unknown:
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs the class above
 
         named = ", ".join(sorted(unknown))
-        raise ContractError(f"{fields.get('name')}: a contract has no field {named}. {sources.meant(unknown, FIELDS)}")
+        raise ContractError(
+            f"{fields.get('name')}: a contract has no field {named}. {sources.did_you_mean(unknown, FIELDS)}"
+        )
     return Contract(**fields)
 
 

@@ -28,13 +28,21 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import units
-from pokayoke.core.schema.facts import Facts, Path, declared_facts, join, same, split, spoken
+from pokayoke.core.schema.facts import (
+    Path,
+    SchemaFacts,
+    declared_facts,
+    equal_json,
+    parse_pointer,
+    to_field_path,
+    to_pointer,
+)
 from pokayoke.core.schema.schema import Schema
-from pokayoke.core.text.clip import first_words
+from pokayoke.core.text.clip import clip_at_word
 from pokayoke.errors import ContractError
 
-Run = Callable[[Any], Any]
-Answer = tuple[str, Any]
+CorrectorFunction = Callable[[Any], Any]
+CorrectorAnswer = tuple[str, Any]
 
 _UNCHANGED = object()
 # Words that count single things. Containers and multiples (box, pack, dozen, pair, 箱, 打, 双) are left
@@ -53,18 +61,18 @@ _DIRECTIVES = {"%d": r"(?P<d>[0-9]{1,2})", "%m": r"(?P<m>[0-9]{1,2})", "%Y": r"(
 _MAX_TEXT = 200
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _BuiltInCorrector(msgspec.Struct, frozen=True):
     """A built-in corrector: pure and total."""
 
     rule: str
-    run: Run
+    run: CorrectorFunction
 
 
-class _Own(msgspec.Struct, frozen=True):
+class _UserCorrector(msgspec.Struct, frozen=True):
     """A user's callable: may raise anything, may return anything."""
 
     rule: str
-    run: Run
+    run: CorrectorFunction
 
 
 class Correctors:
@@ -72,7 +80,7 @@ class Correctors:
 
     __slots__ = ("_rules",)
 
-    def __init__(self, rules: Mapping[Path, tuple[_Named | _Own, ...]]) -> None:
+    def __init__(self, rules: Mapping[Path, tuple[_BuiltInCorrector | _UserCorrector, ...]]) -> None:
         """Keep the correctors by the path of their field; `*` in a path is any item or field."""
         self._rules = dict(rules)
 
@@ -80,7 +88,9 @@ class Correctors:
         """True if there is any."""
         return bool(self._rules)
 
-    def answers(self, path: Path, value: Any, root: str = "arguments") -> tuple[list[Answer], list[Finding]]:
+    def correct_value(
+        self, path: Path, value: Any, root: str = "arguments"
+    ) -> tuple[list[CorrectorAnswer], list[Finding]]:
         """Return what the correctors of a place make of a value, and a finding for each that failed.
 
         Args:
@@ -88,13 +98,17 @@ class Correctors:
             value: the value the schema refused.
             root: what the whole value is called.
         """
-        answers: list[Answer] = []
+        answers: list[CorrectorAnswer] = []
         failed: list[Finding] = []
         for pattern, rules in self._rules.items():
             if len(pattern) != len(path) or not all(a in ("*", b) for a, b in zip(pattern, path, strict=True)):
                 continue
             for rule in rules:
-                after = rule.run(value) if isinstance(rule, _Named) else _run(rule, path, value, root)
+                after = (
+                    rule.run(value)
+                    if isinstance(rule, _BuiltInCorrector)
+                    else _run_user_corrector(rule, path, value, root)
+                )
                 if isinstance(after, Finding):
                     failed.append(after)
                 elif after is not _UNCHANGED:
@@ -113,26 +127,26 @@ def compile_correctors(mapping: Mapping[str, Any], input_schema: Schema) -> Corr
         ContractError: an unknown field, corrector, unit or date order, or an alias of a value that
             the schema does not allow.
     """
-    rules: dict[Path, tuple[_Named | _Own, ...]] = {}
+    rules: dict[Path, tuple[_BuiltInCorrector | _UserCorrector, ...]] = {}
     for field, given in mapping.items():
-        path = split(field) if field.startswith("/") else (field,)
-        choices = _known(path, input_schema, field)
+        path = parse_pointer(field) if field.startswith("/") else (field,)
+        choices = _field_choices(path, input_schema, field)
         several = cast(Sequence[Any], given) if isinstance(given, tuple | list) else [given]
         if not several:
             raise ContractError(f"corrector of {field!r}: none is given; leave the field out")
-        rules[path] = tuple(_compile(one, field, choices) for one in several)
+        rules[path] = tuple(_compile_corrector(one, field, choices) for one in several)
     return Correctors(rules)
 
 
-def _known(path: Path, schema: Schema, field: str) -> tuple[Any, ...]:
+def _field_choices(path: Path, schema: Schema, field: str) -> tuple[Any, ...]:
     """Return the choices of the field, or raise if the schema has no such field."""
-    facts: Facts | None = declared_facts(schema, path)
+    facts: SchemaFacts | None = declared_facts(schema, path)
     if facts is None:
         raise ContractError(f"corrector of {field!r}: the input schema has no such field")
     return facts.choices
 
 
-def _compile(given: object, field: str, choices: tuple[Any, ...]) -> _Named | _Own:
+def _compile_corrector(given: object, field: str, choices: tuple[Any, ...]) -> _BuiltInCorrector | _UserCorrector:
     name: object = given
     argument: object = None
     if isinstance(given, str):
@@ -141,42 +155,44 @@ def _compile(given: object, field: str, choices: tuple[Any, ...]) -> _Named | _O
         entries = cast(Mapping[str, Any], given)
         name, argument = next(iter(entries.items())) if len(entries) == 1 else (None, None)
     elif callable(given):
-        return _Own(f"corrector:{getattr(given, '__name__', type(given).__name__)}", given)
+        return _UserCorrector(f"corrector:{getattr(given, '__name__', type(given).__name__)}", given)
     if name == "counter_suffix" and (not argument or isinstance(argument, tuple | list)):
         extra = cast(Sequence[Any], argument or ())
         if all(isinstance(word, str) for word in extra):
-            return _Named("counter_suffix", _counter(cast(Sequence[str], extra)))
+            return _BuiltInCorrector("counter_suffix", _counter_corrector(cast(Sequence[str], extra)))
     if name == "unit" and isinstance(argument, str):
-        return _Named("unit", _unit(argument, field))
+        return _BuiltInCorrector("unit", _unit_corrector(argument, field))
     if name == "date" and isinstance(argument, str):
-        return _Named("date", _date(argument, field))
+        return _BuiltInCorrector("date", _date_corrector(argument, field))
     if name == "aliases" and isinstance(argument, Mapping):
-        return _Named("aliases", _aliases(cast(Mapping[str, Any], argument), field, choices))
+        return _BuiltInCorrector("aliases", _alias_corrector(cast(Mapping[str, Any], argument), field, choices))
     raise ContractError(
         f"corrector of {field!r}: {given!r} is none. Use counter_suffix, unit:<unit>, date:<order>, "
         "{'aliases': {...}} or a callable."
     )
 
 
-def _run(rule: _Own, path: Path, value: Any, root: str) -> Any:
+def _run_user_corrector(rule: _UserCorrector, path: Path, value: Any, root: str) -> Any:
     """Call a user's corrector on a copy. Whatever it raises is a finding; only an interrupt goes on."""
     try:
         after = rule.run(copy.deepcopy(value))
     except KeyboardInterrupt:
         raise
     except BaseException as exc:  # noqa: BLE001 - even SystemExit of a user's function must not end the agent
-        return failed(rule.rule, path, f"{type(exc).__name__}: {_said(exc)}", root)
-    if not is_plain(after):
-        return failed(rule.rule, path, f"returned a {type(after).__name__}, which is no plain JSON value", root)
-    return _UNCHANGED if same(after, value) else after
+        return user_code_finding(rule.rule, path, f"{type(exc).__name__}: {_exception_text(exc)}", root)
+    if not is_exact_json(after):
+        return user_code_finding(
+            rule.rule, path, f"returned a {type(after).__name__}, which is no plain JSON value", root
+        )
+    return _UNCHANGED if equal_json(after, value) else after
 
 
-def failed(rule: str, path: Path, reason: str, root: str = "arguments") -> Finding:
+def user_code_finding(rule: str, path: Path, reason: str, root: str = "arguments") -> Finding:
     """Return the finding for user code on the input side that did not work."""
-    name = spoken(path, root)[:200]
+    name = to_field_path(path, root)[:200]
     return Finding(
         code="corrector_failed",
-        at=join(path),
+        at=to_pointer(path),
         blame="policy",
         message=f"{rule} failed on {name}: {reason}"[:500],
         hint=f"`{name}` could not be checked; this is not your mistake. Do not send the same call again.",
@@ -184,7 +200,7 @@ def failed(rule: str, path: Path, reason: str, root: str = "arguments") -> Findi
     )
 
 
-def is_plain(value: Any) -> bool:
+def is_exact_json(value: Any) -> bool:
     """Return whether a value is made of exact JSON types only (no subclasses, no tuples, text keys)."""
     stack = [value]
     for _ in range(100_000):
@@ -203,15 +219,15 @@ def is_plain(value: Any) -> bool:
     return False
 
 
-def _said(exc: BaseException) -> str:
+def _exception_text(exc: BaseException) -> str:
     """Return the text of an exception, even of one whose text raises."""
     try:
-        return first_words(str(exc), 200)
+        return clip_at_word(str(exc), 200)
     except Exception:  # noqa: BLE001 - user code again
         return "(no text)"
 
 
-def _counter(extra: Sequence[str]) -> Run:
+def _counter_corrector(extra: Sequence[str]) -> CorrectorFunction:
     words = _COUNTING_WORDS | {word.lower() for word in extra}
 
     def run(value: Any) -> Any:
@@ -224,13 +240,13 @@ def _counter(extra: Sequence[str]) -> Run:
     return run
 
 
-def _unit(name: str, field: str) -> Run:
-    target = units.unit(name)
+def _unit_corrector(name: str, field: str) -> CorrectorFunction:
+    target = units.find_unit(name)
     if target is None:
         raise ContractError(f"corrector of {field!r}: {name!r} is not a known unit (see core/contract/units.py)")
 
     def run(value: Any) -> Any:
-        amount = units.convert(value, target) if isinstance(value, str) else None
+        amount = units.convert_amount(value, target) if isinstance(value, str) else None
         return _UNCHANGED if amount is None else _plain_number(amount)
 
     return run
@@ -240,7 +256,7 @@ def _plain_number(amount: Fraction) -> int | float:
     return int(amount) if amount.denominator == 1 else float(amount)
 
 
-def _date(order: str, field: str) -> Run:
+def _date_corrector(order: str, field: str) -> CorrectorFunction:
     pattern = re.escape(order)
     for directive, part in _DIRECTIVES.items():
         if order.count(directive) != 1:
@@ -264,15 +280,15 @@ def _date(order: str, field: str) -> Run:
     return run
 
 
-def _aliases(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> Run:
+def _alias_corrector(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> CorrectorFunction:
     known: dict[str, Any] = {}
     for alias, meant in names.items():
         if not isinstance(cast(object, alias), str):
             raise ContractError(f"corrector of {field!r}: the alias {alias!r} is no text. Write it in quotation marks")
         folded = alias.strip().casefold()
-        if folded in known and not same(known[folded], meant):
+        if folded in known and not equal_json(known[folded], meant):
             raise ContractError(f"corrector of {field!r}: the alias {alias!r} stands for two values")
-        if choices and not any(same(meant, choice) for choice in choices):
+        if choices and not any(equal_json(meant, choice) for choice in choices):
             raise ContractError(f"corrector of {field!r}: {meant!r} (alias {alias!r}) is not an allowed value")
         known[folded] = meant
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from pokayoke.core.contract.rules import has_code
-from pokayoke.core.contract.terms import Declared, Envelope
+from pokayoke.core.contract.rules import has_user_code
+from pokayoke.core.contract.terms import DeclaredInvariant, Envelope
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.errors import ContractError
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pokayoke.core.contract.contract import Contract
 
 # What data can say; callables and exception classes are given beside it.
-_STRUCTURED: dict[str, Any] = {
+_STRUCTURED_FIELDS: dict[str, Any] = {
     "retry": RetryPolicy,
     "envelope": Envelope,
     "quota": tuple[LimitPolicy, ...],
-    "invariants": tuple[Declared, ...],
+    "invariants": tuple[DeclaredInvariant, ...],
 }
-_PLAIN: dict[str, Any] = {
+_PLAIN_FIELDS: dict[str, Any] = {
     "name": str,
     "version": str,
     "description": str,
@@ -62,12 +62,12 @@ _PLAIN: dict[str, Any] = {
 
 
 _EMPTY_BY_DEFAULT = ("correctors", "paths")
-_AS_THEY_ARE = ("input_schema", "output_schema", "schemas")
+_VERBATIM_FIELDS = ("input_schema", "output_schema", "schemas")
 
 
-def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
+def read_openai(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Read a function definition: chat completions, responses, or the bare function object."""
-    definition = _one(definition)
+    definition = _require_mapping(definition)
     kind = definition.get("type", "function")
     if kind != "function":
         raise ContractError(f"{kind!r} is a tool that the provider runs; only functions have a contract")
@@ -75,44 +75,44 @@ def openai(definition: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(inner, Mapping):
         raise ContractError("a function definition is an object with name, description and parameters")
     function = cast(Mapping[str, Any], inner)
-    _refuse_others(function, "parameters")
+    _refuse_other_kinds(function, "parameters")
     return {
-        "name": _name(function),
-        "description": _description(function),
+        "name": _read_name(function),
+        "description": _read_description(function),
         # The API's documentation: leaving parameters out defines a function with an empty parameter list.
-        "input_schema": _schema(function, "parameters", absent=_NO_ARGUMENTS),
+        "input_schema": _read_schema(function, "parameters", absent=_NO_ARGUMENTS),
     }
 
 
-def anthropic(definition: Mapping[str, Any]) -> dict[str, Any]:
+def read_anthropic(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Read a tool definition of the messages API."""
-    definition = _one(definition)
-    _refuse_others(definition, "input_schema")
+    definition = _require_mapping(definition)
+    _refuse_other_kinds(definition, "input_schema")
     if "input_schema" not in definition:
         raise ContractError(
             f"{definition.get('name')!r} has no input_schema: it is a tool that the provider runs or defines"
         )
     return {
-        "name": _name(definition),
-        "description": _description(definition),
-        "input_schema": _schema(definition, "input_schema"),
+        "name": _read_name(definition),
+        "description": _read_description(definition),
+        "input_schema": _read_schema(definition, "input_schema"),
     }
 
 
-def mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]:
+def read_mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]:
     """Read one entry of a `tools/list` answer.
 
     The specification calls annotations hints that a client must not rely on unless it trusts the server.
     """
-    entry = _one(entry)
-    _refuse_others(entry, "inputSchema")
+    entry = _require_mapping(entry)
+    _refuse_other_kinds(entry, "inputSchema")
     fields: dict[str, Any] = {
-        "name": _name(entry),
-        "description": _description(entry) or str(entry.get("title") or ""),
-        "input_schema": _schema(entry, "inputSchema"),
+        "name": _read_name(entry),
+        "description": _read_description(entry) or str(entry.get("title") or ""),
+        "input_schema": _read_schema(entry, "inputSchema"),
     }
     if entry.get("outputSchema") is not None:
-        fields["output_schema"] = _schema(entry, "outputSchema")
+        fields["output_schema"] = _read_schema(entry, "outputSchema")
     hints = entry.get("annotations")
     if trusted_hints and isinstance(hints, Mapping):
         told = cast(Mapping[str, Any], hints)
@@ -125,18 +125,20 @@ def mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]:
     return fields
 
 
-def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
+def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
     """Read plain data whose keys are the names of contract fields."""
     name = data.get("name")
-    unknown = data.keys() - _PLAIN.keys() - _STRUCTURED.keys()
+    unknown = data.keys() - _PLAIN_FIELDS.keys() - _STRUCTURED_FIELDS.keys()
     if unknown:
         named = ", ".join(map(repr, sorted(unknown)))
-        raise ContractError(f"contract {name!r}: unknown key {named}. {meant(unknown, _PLAIN | _STRUCTURED)}")
+        raise ContractError(
+            f"contract {name!r}: unknown key {named}. {did_you_mean(unknown, _PLAIN_FIELDS | _STRUCTURED_FIELDS)}"
+        )
     if "name" not in data:
         raise ContractError("a contract needs a name")
     fields: dict[str, Any] = {}
     for key, value in data.items():
-        kind = _STRUCTURED.get(key) or _PLAIN[key]
+        kind = _STRUCTURED_FIELDS.get(key) or _PLAIN_FIELDS[key]
         try:
             fields[key] = msgspec.convert(value, kind)
         except msgspec.ValidationError as exc:
@@ -144,7 +146,7 @@ def mapping(data: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
     """Return which names were meant by names that are none; if that cannot be told, which there are."""
     there = {name.lower(): name for name in sorted(known)}
     near = [there[low] for name in sorted(unknown) for low in difflib.get_close_matches(name.lower(), there, n=1)]
@@ -158,17 +160,17 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
     """Return what of a contract is data and differs from the defaults."""
     found: dict[str, Any] = {"name": contract.name, "version": contract.version}
     described = type(contract).__dataclass_fields__
-    for key in (*_PLAIN, *_STRUCTURED):
+    for key in (*_PLAIN_FIELDS, *_STRUCTURED_FIELDS):
         value: Any = getattr(contract, key)
         if key == "invariants":
             value = tuple(rule for rule in value if isinstance(rule, msgspec.Struct))
         if key == "correctors":
-            value = {name: entry for name, entry in value.items() if not has_code(entry)}
+            value = {name: entry for name, entry in value.items() if not has_user_code(entry)}
         if key == "paths":  # what was written: what it means is another folder on each machine
             value = {name: getattr(roots, "declared", roots) for name, roots in value.items()}
         default: Any = {} if key in _EMPTY_BY_DEFAULT else described[key].default
         if value is not None and value != default:
-            found[key] = value if key in _AS_THEY_ARE else msgspec.json.decode(msgspec.json.encode(value))
+            found[key] = value if key in _VERBATIM_FIELDS else msgspec.json.decode(msgspec.json.encode(value))
     return found
 
 
@@ -176,7 +178,7 @@ _MOST_LISTED = 60
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def _one(definition: object) -> Mapping[str, Any]:
+def _require_mapping(definition: object) -> Mapping[str, Any]:
     if not isinstance(definition, Mapping):
         raise ContractError(f"a tool definition is an object, not {type(definition).__name__}: read one at a time")
     return cast(Mapping[str, Any], definition)
@@ -190,7 +192,7 @@ _READERS = {
 }
 
 
-def _refuse_others(definition: Mapping[str, Any], key: str) -> None:
+def _refuse_other_kinds(definition: Mapping[str, Any], key: str) -> None:
     """Refuse a definition of somebody else's kind, which says its schema under another key, and name its reader."""
     if key not in definition:
         for other, reader in _READERS.items():
@@ -200,18 +202,18 @@ def _refuse_others(definition: Mapping[str, Any], key: str) -> None:
                 raise ContractError(f"{name!r} is another kind of definition. Read it with Contract.{reader}")
 
 
-def _name(definition: Mapping[str, Any]) -> str:
+def _read_name(definition: Mapping[str, Any]) -> str:
     name = definition.get("name")
     if not isinstance(name, str):
         raise ContractError(f"a tool definition needs a name, got {name!r}")
     return name
 
 
-def _description(definition: Mapping[str, Any]) -> str:
+def _read_description(definition: Mapping[str, Any]) -> str:
     return str(definition.get("description") or "")
 
 
-def _schema(definition: Mapping[str, Any], key: str, absent: dict[str, Any] | None = None) -> dict[str, Any]:
+def _read_schema(definition: Mapping[str, Any], key: str, absent: dict[str, Any] | None = None) -> dict[str, Any]:
     schema = definition.get(key, absent)
     if schema is None:
         schema = absent

@@ -21,7 +21,7 @@ def limit_problems(limit: LimitPolicy) -> Iterator[str]:
         yield "needs `amount` and `field` together: the sum, and of which argument."
 
 
-def own_problems(contract: Contract) -> Iterator[str]:
+def option_problems(contract: Contract) -> Iterator[str]:
     """Yield what is wrong with the options that a contract brings along: nobody has read them from a file."""
     written = [("quota", limit) for limit in contract.quota]
     for name, options in written if contract.retry is None else [("retry", contract.retry), *written]:
@@ -35,6 +35,6 @@ def own_problems(contract: Contract) -> Iterator[str]:
         yield from (f"quota {problem}" for problem in limit_problems(limit))
 
 
-def own_limits(contract: Contract) -> tuple[LimitPolicy, ...]:
+def contract_limits(contract: Contract) -> tuple[LimitPolicy, ...]:
     """Return the limits of a contract; what they count is counted for this tool and no other."""
     return tuple(msgspec.structs.replace(limit, tool=contract.name) for limit in contract.quota)

@@ -26,13 +26,13 @@ _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[\s._:/-]+(?=[0-9])")
 _MARKUP = re.compile(r"[<>\"'`{(\[|\\,;=]")
 # Markup that says nothing: signs, closing tags, tokens of templates, the key that comes next. All else is part of what
 # was meant, such as arguments (`get_user(id=7)`) or a second tool (`get_user, delete_user`).
-_SAYS_NOTHING = re.compile(
+_MEANINGLESS_MARKUP = re.compile(
     r"(?:</[\w:.-]*>?|<\|[a-z_]+\|>(?:commentary|analysis|final|json)?"
     r"|(?<=[\"'])(?:arguments|parameters|args|input)(?=[\"'])|[\s<>\"'`{}()\[\]|\\,;:=])*"
 )
 # What harnesses and models write in front of a name.
 _WRAPPERS = ("functions", "function", "tools", "tool", "multi_tool_use", "default_api", "mcp")
-_TOGETHER = (
+_ALLOWED_SCRIPT_MIXES = (
     {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO"},
     {"LATIN", "CJK", "HANGUL"},
 )
@@ -41,7 +41,7 @@ _MAX_NAME = 128
 _LOOKALIKES = frozenset("аеорсухіјѕһԁԛԝӏвкмнтАВЕКМНОРСТХІЈЅԌԚԜοανρυικωχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
 
 
-def refused(name: object) -> str | None:
+def name_problem(name: object) -> str | None:
     """Return why a name may not be registered, or None.
 
     Refused are blank and overlong names, invisible and control characters, spellings that another
@@ -60,14 +60,14 @@ def refused(name: object) -> str | None:
             return f"U+{ord(character):04X} is invisible or combines with its neighbour"
     if unicodedata.normalize("NFKC", name) != name:
         return f"it displays like {unicodedata.normalize('NFKC', name)!r}"
-    return _imitation(name)
+    return _imitation_problem(name)
 
 
-def _imitation(name: str) -> str | None:
+def _imitation_problem(name: str) -> str | None:
     """Return why the letters of a name can be taken for others, or None."""
     letters = [character for character in name if character.isalpha()]
     scripts = {unicodedata.name(letter, "UNKNOWN").partition(" ")[0] for letter in letters}
-    if len(scripts) > 1 and not any(scripts <= together for together in _TOGETHER):
+    if len(scripts) > 1 and not any(scripts <= together for together in _ALLOWED_SCRIPT_MIXES):
         return f"it mixes scripts: {', '.join(sorted(scripts))}"
     if letters and all(letter in _LOOKALIKES for letter in letters):
         return "all its letters look like Latin ones and none is"
@@ -92,24 +92,24 @@ def history_name(name: str) -> str:
     return provider_name(name.strip() or "unnamed", "openai")
 
 
-def key(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return what is left of a name when case and separators carry no meaning; between digits they do."""
     return _SEPARATORS.sub("", _BETWEEN_DIGITS.sub("\0", name)).lower()
 
 
-def candidates(called: str, prefixes: tuple[str, ...]) -> list[str]:
+def possible_names(called: str, prefixes: tuple[str, ...]) -> list[str]:
     """Return the names a called name may be a spelling of: without markup that says nothing, without known prefixes."""
     bare = called.strip().lstrip("\"'`<").strip()
     name = _MARKUP.split(bare, maxsplit=1)[0]
     found: list[str] = []
-    for text in (called.strip(), bare, name.strip() if _SAYS_NOTHING.fullmatch(bare, len(name)) else ""):
+    for text in (called.strip(), bare, name.strip() if _MEANINGLESS_MARKUP.fullmatch(bare, len(name)) else ""):
         while text and text not in found:
             found.append(text)
-            text = _without_prefix(text, prefixes)  # noqa: PLW2901 - a name may carry two of them
+            text = _strip_prefix(text, prefixes)  # noqa: PLW2901 - a name may carry two of them
     return found
 
 
-def _without_prefix(name: str, prefixes: tuple[str, ...]) -> str:
+def _strip_prefix(name: str, prefixes: tuple[str, ...]) -> str:
     """Return a name without one wrapper or server prefix, or ""."""
     lowered = name.lower()
     for prefix in (*_WRAPPERS, *prefixes):

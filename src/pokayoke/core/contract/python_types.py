@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origi
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.arguments import KEY_STAND_IN
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.facts import join
-from pokayoke.core.schema.index import subschemas
-from pokayoke.core.text.clip import first_words
+from pokayoke.core.schema.facts import to_pointer
+from pokayoke.core.schema.index import iter_subschemas
+from pokayoke.core.text.clip import clip_at_word
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CODES: dict[str, str] = {
 
 _MAX_FINDINGS = 20
 _SCALARS = (str, int, float, bool, type(None))
-_ON_A_CLOCK = {"date-time": r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "time": r"^\d\d:\d\d"}
+_TIME_PATTERNS = {"date-time": r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "time": r"^\d\d:\d\d"}
 """How a time begins whose zone may be left out, by the format that wants it (RFC 3339). The type judges the rest."""
 
 
@@ -43,8 +43,8 @@ def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
     Every object whose properties are listed is closed unless its type says `extra="allow"`: an
     unknown field is a typo of the model until somebody declares otherwise.
     """
-    schema = _json_schema(adapter_of(kind, where), "validation", where)
-    _close(schema)
+    schema = _json_schema(build_type_adapter(kind, where), "validation", where)
+    _close_objects(schema)
     return schema
 
 
@@ -61,7 +61,7 @@ def output_schema_of(kind: Any, where: str) -> dict[str, Any] | Literal["text"] 
         return None
     if get_origin(kind) in (dict, list, Mapping) and get_args(kind)[-1] in (Any, object):
         return None
-    return _json_schema(adapter_of(kind, where), "serialization", where)
+    return _json_schema(build_type_adapter(kind, where), "serialization", where)
 
 
 def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,31 +69,31 @@ def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) ->
     where = f"model of {name!r}"
     schema = input_schema_of(model, where)
     if fields.get("paths"):
-        refuse_unconfined(where, _kinds(model), fields["paths"])
+        refuse_unconfined_paths(where, _field_types(model), fields["paths"])
     made: dict[str, Any] = {
         "name": name,
         "input_schema": schema,
-        "output_schema": output_contract(output, where),
+        "output_schema": output_schema_from(output, where),
         "description": schema.pop("description", ""),
-        "validate_input": validator(adapter_of(model, where), fields.get("key_argument")),
+        "validate_input": build_validator(build_type_adapter(model, where), fields.get("key_argument")),
         "defined_in_code": True,
         **fields,
     }
     handler = fields.get("handler")
     if handler is not None:
         made["function"] = handler
-        made["handler"] = converting(handler, adapter_of(model, where), spread=False)
+        made["handler"] = build_typed_handler(handler, build_type_adapter(model, where), spread=False)
     return made
 
 
-def output_contract(output: Any, where: str) -> Any:
+def output_schema_from(output: Any, where: str) -> Any:
     """Return the output schema for what a programmer gave as output=: a schema, "text", a type or None."""
     if output is None or isinstance(output, str | bool | dict):
         return cast(Any, output)
     return output_schema_of(output, where)
 
 
-def converting(handler: Callable[..., Any], adapter: TypeAdapter[Any], *, spread: bool) -> Callable[..., Any]:
+def build_typed_handler(handler: Callable[..., Any], adapter: TypeAdapter[Any], *, spread: bool) -> Callable[..., Any]:
     """Return a handler that takes JSON values by name and calls the typed one.
 
     Args:
@@ -103,27 +103,27 @@ def converting(handler: Callable[..., Any], adapter: TypeAdapter[Any], *, spread
     """
 
     def typed_call(arguments: dict[str, Any]) -> Any:
-        value = _read(adapter, arguments)
+        value = _parse_arguments(adapter, arguments)
         if not spread:
-            return handler(_restored(arguments, value))
-        return handler(**{name: _kept(sent, getattr(value, name)) for name, sent in arguments.items()})
+            return handler(_restore_confined_paths(arguments, value))
+        return handler(**{name: _keep_confined_paths(sent, getattr(value, name)) for name, sent in arguments.items()})
 
     if inspect.iscoroutinefunction(handler):
 
         @functools.wraps(handler)
-        async def awaited(**arguments: Any) -> Any:
+        async def call_async(**arguments: Any) -> Any:
             return await typed_call(arguments)
 
-        return awaited
+        return call_async
 
     @functools.wraps(handler)
-    def called(**arguments: Any) -> Any:
+    def call_sync(**arguments: Any) -> Any:
         return typed_call(arguments)
 
-    return called
+    return call_sync
 
 
-def _read(adapter: TypeAdapter[Any], arguments: dict[str, Any]) -> Any:
+def _parse_arguments(adapter: TypeAdapter[Any], arguments: dict[str, Any]) -> Any:
     """Return the typed value of JSON values that fit the schema.
 
     Also for strict types, which would take no text for the enum, date or UUID that JSON has no other way to write.
@@ -131,61 +131,61 @@ def _read(adapter: TypeAdapter[Any], arguments: dict[str, Any]) -> Any:
     return adapter.validate_python(arguments, strict=False)
 
 
-def _kept(sent: Any, value: Any) -> Any:
+def _keep_confined_paths(sent: Any, value: Any) -> Any:
     """Return the typed value; a confined path (a text that can open itself) stays one where a text is wanted."""
     if type(value) is str and isinstance(sent, str):
         return sent
     if type(value) in (list, tuple) and is_array(sent) and len(sent) == len(value):
-        return type(value)([_kept(*pair) for pair in zip(sent, value, strict=True)])
+        return type(value)([_keep_confined_paths(*pair) for pair in zip(sent, value, strict=True)])
     if type(value) in (set, frozenset) and is_array(sent):
         given = {one: one for one in sent if isinstance(one, str)}
         return type(value)([given.get(one, one) for one in value])
     return value
 
 
-def _restored(arguments: dict[str, Any], model: Any) -> Any:
+def _restore_confined_paths(arguments: dict[str, Any], model: Any) -> Any:
     """Return a model with its confined paths where pydantic has made plain texts of them."""
     for name, sent in arguments.items():
         if any(isinstance(one, str) and type(one) is not str for one in (sent if is_array(sent) else (sent,))):
-            field = _fields(type(model)).get(name, name)
+            field = _fields_by_alias(type(model)).get(name, name)
             if is_object(model):
-                model[field] = _kept(sent, model[field])
+                model[field] = _keep_confined_paths(sent, model[field])
             else:  # also where it is frozen: the model says that nothing was changed
-                object.__setattr__(model, field, _kept(sent, getattr(model, field)))
+                object.__setattr__(model, field, _keep_confined_paths(sent, getattr(model, field)))
     return model
 
 
-def _kinds(model: Any) -> dict[str, Any]:
+def _field_types(model: Any) -> dict[str, Any]:
     """Return the types of a model's fields, by their names in JSON."""
     declared: dict[str, Any] | None = getattr(model, "__pydantic_fields__", None)
     if declared is None:
         return typing.get_type_hints(model) if isinstance(model, type) else {}
-    names = {field: name for name, field in _fields(model).items()}
+    names = {field: name for name, field in _fields_by_alias(model).items()}
     return {names.get(field, field): info.annotation for field, info in declared.items()}
 
 
-def _fields(model: Any) -> dict[str, str]:
+def _fields_by_alias(model: Any) -> dict[str, str]:
     """Return the fields of a model that have another name in JSON, by that name."""
     declared = getattr(model, "__pydantic_fields__", {}).items()
     named = ((info.validation_alias or info.alias, field) for field, info in declared)
     return {alias: field for alias, field in named if isinstance(alias, str)}
 
 
-def refuse_unconfined(where: str, hints: Mapping[str, Any], paths: Mapping[str, Any]) -> None:
+def refuse_unconfined_paths(where: str, hints: Mapping[str, Any], paths: Mapping[str, Any]) -> None:
     """Refuse a path argument whose type would take the check out of its opening.
 
     Raises:
         ContractError: it is a `pathlib` path, whose own `open` follows links out of the root.
     """
     for name in paths:
-        if name in hints and mentions(hints[name], PurePath):
+        if name in hints and mentions_type(hints[name], PurePath):
             raise ContractError(
                 f"{where}: the path argument {name!r} is a pathlib path, which opens what a link leads to by then. "
                 "Declare it as pokayoke.ConfinedPath (or str) and open it with its own .open()"
             )
 
 
-def mentions(kind: Any, wanted: type, around: tuple[Any, ...] = ()) -> bool:
+def mentions_type(kind: Any, wanted: type, around: tuple[Any, ...] = ()) -> bool:
     """Return whether a type is a class, a union or list that has it, or a name for one of these.
 
     Args:
@@ -198,10 +198,10 @@ def mentions(kind: Any, wanted: type, around: tuple[Any, ...] = ()) -> bool:
     if any(kind is one for one in around):
         return False
     named = (getattr(kind, name, None) for name in ("__supertype__", "__value__", "__bound__"))
-    return any(mentions(one, wanted, (*around, kind)) for one in (*get_args(kind), *named) if one is not None)
+    return any(mentions_type(one, wanted, (*around, kind)) for one in (*get_args(kind), *named) if one is not None)
 
 
-def validator(
+def build_validator(
     adapter: TypeAdapter[Any], key_argument: str | None = None
 ) -> Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]:
     """Return the function that lets a model's validators look at arguments.
@@ -217,20 +217,20 @@ def validator(
     if key_argument is not None:
         _refuse_strict_key(adapter, key_argument)
 
-    def validate(arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    def validate_arguments(arguments: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
         given = arguments if key_argument is None else {**arguments, key_argument: KEY_STAND_IN}
         try:
-            value = _read(adapter, given)
+            value = _parse_arguments(adapter, given)
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
-            return arguments, tuple(_finding(error) for error in errors[:_MAX_FINDINGS])
+            return arguments, tuple(_model_finding(error) for error in errors[:_MAX_FINDINGS])
         # A default that nobody sent may be something that JSON does not have.
-        wanted: dict[str, Any] = {"exclude_unset": True, "exclude": _unsent(value, arguments)}
+        wanted: dict[str, Any] = {"exclude_unset": True, "exclude": _unsent_fields(value, arguments)}
         as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False, **wanted)
         as_json: Any = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False, **wanted)
-        return _settled(arguments, as_python, as_json), ()
+        return _merge_validated(arguments, as_python, as_json), ()
 
-    return validate
+    return validate_arguments
 
 
 def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
@@ -239,7 +239,7 @@ def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
 
     errors: list[ErrorDetails] = []
     try:
-        _read(adapter, {key_argument: KEY_STAND_IN})
+        _parse_arguments(adapter, {key_argument: KEY_STAND_IN})
     except ValidationError as exc:
         errors = exc.errors(include_url=False, include_context=False, include_input=False)
     except Exception:  # noqa: BLE001 - a validator of the whole may not expect that the rest is missing
@@ -252,15 +252,15 @@ def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
             )
 
 
-def _unsent(value: Any, arguments: Mapping[str, Any]) -> set[str] | None:
+def _unsent_fields(value: Any, arguments: Mapping[str, Any]) -> set[str] | None:
     """The fields of a dataclass that were not sent; a model knows that by itself."""
     kind = type(cast("object", value))
-    names = _fields(kind)
+    names = _fields_by_alias(kind)
     sent = {names.get(name, name) for name in arguments}
     return {field for field in getattr(kind, "__dataclass_fields__", ()) if field not in sent} or None
 
 
-def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:
+def _merge_validated(sent: Any, as_python: Any, as_json: Any) -> Any:
     """Return a value after validation: as it was sent unless a validator changed its meaning.
 
     A text that became another text was changed. A text that became a datetime, a UUID or a Decimal
@@ -268,23 +268,25 @@ def _settled(sent: Any, as_python: Any, as_json: Any) -> Any:
     """
     if is_object(sent) and is_object(as_python):
         return {
-            name: _settled(item, as_python[name], as_json[name]) if name in as_python and name in as_json else item
+            name: _merge_validated(item, as_python[name], as_json[name])
+            if name in as_python and name in as_json
+            else item
             for name, item in sent.items()
         }
     if is_array(sent) and isinstance(as_python, list | tuple):
         values = cast(list[Any], as_python)
         if len(sent) == len(values):
-            return [_settled(*triple) for triple in zip(sent, values, as_json, strict=True)]
+            return [_merge_validated(*triple) for triple in zip(sent, values, as_json, strict=True)]
         return as_json
     if type(as_python) not in _SCALARS or sent == as_json:
         return sent
     return as_json
 
 
-def _finding(error: ErrorDetails) -> Finding:
-    at = join(map(str, error["loc"]))
+def _model_finding(error: ErrorDetails) -> Finding:
+    at = to_pointer(map(str, error["loc"]))
     name = at[1:].replace("/", ".") or "arguments"
-    said = first_words(str(error["msg"]), 300)
+    said = clip_at_word(str(error["msg"]), 300)
     return Finding(
         code="model_rejected",
         at=at,
@@ -295,27 +297,27 @@ def _finding(error: ErrorDetails) -> Finding:
     )
 
 
-def is_plain(kind: Any) -> bool:
+def needs_no_conversion(kind: Any) -> bool:
     """Return whether a JSON value that fits the type's schema is already a value of the type."""
     from pydantic.fields import FieldInfo  # noqa: PLC0415 - only where a function is typed
 
     origin = get_origin(kind)
     if origin is typing.Annotated:
         inner, *notes = get_args(kind)
-        return is_plain(inner) and all(
+        return needs_no_conversion(inner) and all(
             isinstance(note, str | FieldInfo) or type(note).__module__ == "annotated_types" for note in notes
         )
     if origin in (Union, types.UnionType, list):
-        return all(is_plain(one) for one in get_args(kind))
+        return all(needs_no_conversion(one) for one in get_args(kind))
     if origin is dict:
         key, value = get_args(kind)
-        return key is str and is_plain(value)
+        return key is str and needs_no_conversion(value)
     if origin is Literal:
         return all(type(one) in _SCALARS for one in get_args(kind))
     return kind in (*_SCALARS, None, Any, dict, list)
 
 
-def adapter_of(kind: Any, where: str) -> TypeAdapter[Any]:
+def build_type_adapter(kind: Any, where: str) -> TypeAdapter[Any]:
     """Return pydantic's view of a type.
 
     Raises:
@@ -329,7 +331,7 @@ def adapter_of(kind: Any, where: str) -> TypeAdapter[Any]:
         return TypeAdapter(kind)
     except (PydanticUserError, SchemaError, TypeError, NameError) as exc:  # such as a pattern that looks around
         raise ContractError(
-            f"{where}: {_first_line(exc)}. Give a JSON Schema instead, or a type pydantic knows"
+            f"{where}: {_reason_line(exc)}. Give a JSON Schema instead, or a type pydantic knows"
         ) from None
 
 
@@ -338,17 +340,17 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
     from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning  # noqa: PLC0415
     from pydantic_core import PydanticSerializationError  # noqa: PLC0415
 
-    class Untitled(GenerateJsonSchema):
+    class UntitledJsonSchema(GenerateJsonSchema):
         """Without the titles made from field names: they tell a model nothing and cost tokens."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the name pydantic calls
             return False
 
         def datetime_schema(self, schema: Any) -> dict[str, Any]:
-            return _with_its_zone(super().datetime_schema(schema), schema)
+            return _relax_time_zone(super().datetime_schema(schema), schema)
 
         def time_schema(self, schema: Any) -> dict[str, Any]:
-            return _with_its_zone(super().time_schema(schema), schema)
+            return _relax_time_zone(super().time_schema(schema), schema)
 
         def encode_default(self, dft: Any) -> Any:
             encoded = super().encode_default(dft)
@@ -360,30 +362,30 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
         with warnings.catch_warnings():
             # A default that is no JSON value is left out of the schema; the tool still has it.
             warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
-            schema = adapter.json_schema(mode=mode, schema_generator=Untitled)
+            schema = adapter.json_schema(mode=mode, schema_generator=UntitledJsonSchema)
     except (PydanticUserError, PydanticSerializationError) as exc:  # such as an Enum with a member that is no JSON
-        raise ContractError(f"{where}: {_first_line(exc)}. Give a JSON Schema instead") from None
+        raise ContractError(f"{where}: {_reason_line(exc)}. Give a JSON Schema instead") from None
     schema.pop("title", None)
     return schema
 
 
-def _with_its_zone(node: dict[str, Any], kind: Mapping[str, Any]) -> dict[str, Any]:
+def _relax_time_zone(node: dict[str, Any], kind: Mapping[str, Any]) -> dict[str, Any]:
     """Ask for a time zone only where the type does: Python's times need none, and a model would have to guess it."""
-    beginning = _ON_A_CLOCK.get(node.get("format", ""))
+    beginning = _TIME_PATTERNS.get(node.get("format", ""))
     free = kind.get("tz_constraint") in (None, "naive")
     return {"type": "string", "pattern": beginning} if beginning and free else node
 
 
-def _first_line(exc: BaseException) -> str:
+def _reason_line(exc: BaseException) -> str:
     """The line of an error that says why: the first, or the last where the first only announces it."""
     lines = str(exc).strip().splitlines() or [""]
     return (lines[-1] if lines[0].endswith(":") else lines[0]).strip().rstrip(".")
 
 
-def _close(schema: dict[str, Any]) -> None:
+def _close_objects(schema: dict[str, Any]) -> None:
     """Close every object with listed properties whose type did not say that it is open."""
     if "properties" in schema:
         schema.setdefault("additionalProperties", False)
-    for _, child in subschemas(schema):
+    for _, child in iter_subschemas(schema):
         if is_object(child):
-            _close(child)
+            _close_objects(child)

@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pokayoke.core.contract.limits import own_problems
-from pokayoke.core.contract.names import refused
-from pokayoke.core.contract.term_rules import DECLARED, envelope_problems, term_problems
+from pokayoke.core.contract.limits import option_problems
+from pokayoke.core.contract.names import name_problem
+from pokayoke.core.contract.term_rules import INVARIANT_TYPES, envelope_problems, term_problems
 from pokayoke.core.contract.terms import CHOICES, Envelope, Equal, LookupSafe
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
-from pokayoke.core.schema.facts import split
+from pokayoke.core.schema.facts import parse_pointer
 from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import ContractError
 
@@ -31,7 +31,7 @@ _TUPLES = (
 _TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
 
 
-def normalise(contract: Contract) -> dict[str, Any]:
+def normalise_fields(contract: Contract) -> dict[str, Any]:
     """Return the fields that are kept in another shape than given: lists become tuples.
 
     Raises:
@@ -55,7 +55,7 @@ def normalise(contract: Contract) -> dict[str, Any]:
         raise ContractError(
             f"{contract.name}: schemas maps absolute URIs to JSON Schemas, it is no {contract.schemas!r}"
         )
-    changed["paths"] = {argument: _roots(contract, argument) for argument in contract.paths}
+    changed["paths"] = {argument: _normalise_roots(contract, argument) for argument in contract.paths}
     changed["correctors"] = {
         argument: tuple(cast(list[Any], entry)) if isinstance(entry, list | tuple) else entry
         for argument, entry in contract.correctors.items()
@@ -63,7 +63,7 @@ def normalise(contract: Contract) -> dict[str, Any]:
     return changed
 
 
-def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
+def _normalise_roots(contract: Contract, argument: str) -> tuple[str, ...]:
     given: Any = contract.paths[argument]
     roots = (given,) if isinstance(given, str) or hasattr(given, "__fspath__") else tuple(given)
     if not roots:
@@ -73,7 +73,7 @@ def _roots(contract: Contract, argument: str) -> tuple[str, ...]:
     return cast("tuple[str, ...]", given) if given == texts else texts
 
 
-def has_code(entry: Any) -> bool:
+def has_user_code(entry: Any) -> bool:
     """Return whether the correctors of one field run user code."""
     entries = cast(Iterable[object], entry if isinstance(entry, tuple) else (entry,))
     return any(map(callable, entries))
@@ -120,7 +120,7 @@ def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
         complete = complete and "patternProperties" not in node and "$dynamicRef" not in node
         for keyword in ("allOf", "anyOf", "oneOf"):
             pending.extend(node.get(keyword, ()))
-        pending.extend((node.get("then"), node.get("else"), schema.target(node)))
+        pending.extend((node.get("then"), node.get("else"), schema.resolve_ref(node)))
     return found, complete
 
 
@@ -136,11 +136,11 @@ def check_contract(contract: Contract) -> None:
     Raises:
         ContractError: the first contradiction found, and the way out.
     """
-    for why in _contradictions(contract):
+    for why in _find_contradictions(contract):
         raise ContractError(f"{contract.name}: {why}")
 
 
-def ready_correctors(contract: Contract) -> Correctors | None:
+def build_correctors(contract: Contract) -> Correctors | None:
     """Return the correctors of a contract, checked and compiled; None if there are none.
 
     Raises:
@@ -156,20 +156,20 @@ def ready_correctors(contract: Contract) -> Correctors | None:
         raise ContractError(f"{contract.name}: {exc}") from None
 
 
-def _contradictions(contract: Contract) -> Iterator[str]:
-    yield from _identity_of_the_tool(contract)
-    yield from _kinds(contract)
-    yield from own_problems(contract)
+def _find_contradictions(contract: Contract) -> Iterator[str]:
+    yield from _identity_problems(contract)
+    yield from _field_type_problems(contract)
+    yield from option_problems(contract)
     arguments, complete = declared_arguments(contract.input)
-    yield from _handler(contract)
-    yield from _arguments(contract, arguments, complete=complete)
-    yield from _effects(contract)
-    yield from _outputs(contract)
-    yield from _rules(contract, arguments, complete=complete)
+    yield from _handler_problems(contract)
+    yield from _argument_problems(contract, arguments, complete=complete)
+    yield from _effect_problems(contract)
+    yield from _output_problems(contract)
+    yield from _invariant_problems(contract, arguments, complete=complete)
 
 
-def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
-    why = refused(contract.name)
+def _identity_problems(contract: Contract) -> Iterator[str]:
+    why = name_problem(contract.name)
     if why is not None:
         yield f"the name cannot be registered: {why}"
     version = contract.version
@@ -180,7 +180,7 @@ def _identity_of_the_tool(contract: Contract) -> Iterator[str]:
         yield f"input_schema describes {root!r}; arguments are an object"
 
 
-def _kinds(contract: Contract) -> Iterator[str]:
+def _field_type_problems(contract: Contract) -> Iterator[str]:
     """Every field holds the kind of value it is for."""
     for name, choices in CHOICES.items():
         if getattr(contract, name) not in choices:
@@ -195,7 +195,7 @@ def _kinds(contract: Contract) -> Iterator[str]:
                 yield f"{name} holds {wanted}, not {item!r}"
 
 
-def _runs(value: object) -> bool:
+def _is_runnable(value: object) -> bool:
     return callable(value) and not (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value))
 
 
@@ -220,7 +220,7 @@ _SINGLE: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(("extract", "validate_input"), (callable, "callable")),
     **dict.fromkeys(
         ("function", "handler", "lookup", "compensate"),
-        (_runs, "callable, and no generator, whose items come after it has returned (return a list)"),
+        (_is_runnable, "callable, and no generator, whose items come after it has returned (return a list)"),
     ),
     **dict.fromkeys(("timeout", "settle_after", "max_chars"), (_is_positive, "a positive number")),
     **dict.fromkeys(("description", "content_type", "key_argument"), (_is_name, "a text")),
@@ -239,7 +239,7 @@ _EACH: dict[str, tuple[Fits, str]] = {
 }
 
 
-def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
+def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
     """Everything that names an argument names one that exists and has the right kind."""
     if contract.identity == ():
         yield "identity=() would make every call the same effect. Name the arguments, or leave it out for all of them"
@@ -258,11 +258,11 @@ def _arguments(contract: Contract, arguments: dict[str, Any], *, complete: bool)
             yield f"the input schema requires {name!r} and allows no such property: no call could fit"
     for name in contract.paths:
         schema = arguments.get(name)
-        if is_object(schema) and not _is_path(contract.input, schema):
+        if is_object(schema) and not _is_path_argument(contract.input, schema):
             yield f"paths names {name!r}, which is not a string (or a list of strings) in the input schema"
 
 
-def _handler(contract: Contract) -> Iterator[str]:
+def _handler_problems(contract: Contract) -> Iterator[str]:
     """The handler takes by name what every call has, and asks for nothing that no call may have."""
     schema = contract.input_schema
     # A wrapper is called with what it takes itself, whatever function it stands for.
@@ -280,24 +280,26 @@ def _handler(contract: Contract) -> Iterator[str]:
             yield f"the handler needs {name!r}, but the input schema has no such property"
 
 
-def _is_path(whole: Schema, schema: dict[str, Any]) -> bool:
-    schema = whole.target(schema) or schema
+def _is_path_argument(whole: Schema, schema: dict[str, Any]) -> bool:
+    schema = whole.resolve_ref(schema) or schema
     items = schema.get("items")
-    if is_object(items) and takes(schema, "array"):
-        return takes(whole.target(items) or items, "string")
-    return takes(schema, "string")
+    if is_object(items) and may_hold_type(schema, "array"):
+        return may_hold_type(whole.resolve_ref(items) or items, "string")
+    return may_hold_type(schema, "string")
 
 
-def takes(schema: dict[str, Any], kind: str) -> bool:
+def may_hold_type(schema: dict[str, Any], kind: str) -> bool:
     """Return whether a subschema leaves room for a type, as far as it says."""
     types = schema.get("type")
     if types is not None:
         return kind in ([types] if isinstance(types, str) else types)
     branches = schema.get("anyOf") or schema.get("oneOf")
-    return branches is None or any(isinstance(one, dict) and takes(cast(dict[str, Any], one), kind) for one in branches)
+    return branches is None or any(
+        isinstance(one, dict) and may_hold_type(cast(dict[str, Any], one), kind) for one in branches
+    )
 
 
-def _effects(contract: Contract) -> Iterator[str]:
+def _effect_problems(contract: Contract) -> Iterator[str]:
     """At most once: what re-runs an effect needs a reason why that is safe."""
     reads = contract.effect == "read"
     if reads and contract.key_argument is not None:
@@ -312,11 +314,11 @@ def _effects(contract: Contract) -> Iterator[str]:
         )
     if contract.on_ambiguous == "rerun_safe" and not contract.idempotent:
         yield "on_ambiguous='rerun_safe' claims that a second run does no harm: say so with idempotent=True"
-    if contract.on_ambiguous == "downstream_key" and not _hands_key_on(contract):
+    if contract.on_ambiguous == "downstream_key" and not _is_key_forwarded(contract):
         yield f"on_ambiguous='downstream_key' {_NO_WAY_FOR_KEY}"
     if reads and (contract.compensate is not None or contract.on_duplicate != "replay" or contract.volatile):
         yield "compensate, on_duplicate and volatile are about effects, and a read has none: leave them out"
-    yield from _lookups(contract)
+    yield from _lookup_problems(contract)
     for kind in contract.no_effect_errors:
         if kind in _TOO_WIDE:
             yield (
@@ -331,7 +333,7 @@ _NO_WAY_FOR_KEY = (
 )
 
 
-def _hands_key_on(contract: Contract) -> bool:
+def _is_key_forwarded(contract: Contract) -> bool:
     return contract.key_argument is not None or contract.forwards_key
 
 
@@ -339,7 +341,7 @@ def _may_repeat(contract: Contract) -> bool:
     return bool(contract.no_effect_errors) or contract.on_ambiguous in ("downstream_key", "rerun_safe")
 
 
-def _lookups(contract: Contract) -> Iterator[str]:
+def _lookup_problems(contract: Contract) -> Iterator[str]:
     if contract.on_ambiguous != "lookup":
         if contract.lookup is not None or contract.lookup_safe is not None:
             yield "lookup is only used with on_ambiguous='lookup'"
@@ -352,13 +354,13 @@ def _lookups(contract: Contract) -> Iterator[str]:
             "lookup_safe='downstream_key' (the target drops repeats of our key), 'executor_dead' (it runs in a child "
             "that is killed before its lease ends) or 'settled' (settle_after has passed); or use on_ambiguous='human'"
         )
-    if contract.lookup_safe == "downstream_key" and not _hands_key_on(contract):
+    if contract.lookup_safe == "downstream_key" and not _is_key_forwarded(contract):
         yield f"lookup_safe='downstream_key' {_NO_WAY_FOR_KEY}"
     if contract.lookup_safe == "settled" and contract.settle_after is None:
         yield "lookup_safe='settled' needs settle_after=, the target's longest processing time in seconds"
 
 
-def _outputs(contract: Contract) -> Iterator[str]:
+def _output_problems(contract: Contract) -> Iterator[str]:
     if contract.extract is not None and contract.output is None:
         yield "extract gives a structure; describe it with an output schema"
     if contract.output_checks == "size_only" and (contract.invariants or contract.extract or contract.envelope):
@@ -369,13 +371,13 @@ def _outputs(contract: Contract) -> Iterator[str]:
         yield from envelope_problems(contract.envelope)
 
 
-def _rules(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
+def _invariant_problems(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
     """Invariants name places that exist."""
     for rule in contract.invariants:
-        if isinstance(rule, DECLARED):
+        if isinstance(rule, INVARIANT_TYPES):
             yield from term_problems(rule, contract.output)
             if isinstance(rule, Equal) and isinstance(cast(object, rule.argument), str):
-                name = next(iter(split(rule.argument)), "")
+                name = next(iter(parse_pointer(rule.argument)), "")
                 if complete and name not in arguments:
                     yield f"{rule!r}: the input schema has no property {name!r}"
         elif not callable(cast(object, rule)):

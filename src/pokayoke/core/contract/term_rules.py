@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator
 from typing import Any, cast, get_args
 
-from pokayoke.core.contract.terms import Compare, Comparison, Declared, Envelope, Equal, Format, Range
+from pokayoke.core.contract.terms import Compare, Comparison, DeclaredInvariant, Envelope, Equal, Format, Range
 from pokayoke.core.output.invariants import format_check
-from pokayoke.core.schema.facts import declared_facts, split
+from pokayoke.core.schema.facts import declared_facts, parse_pointer
 from pokayoke.core.schema.schema import Schema
 
-DECLARED = (Range, Format, Equal, Compare)
+INVARIANT_TYPES = (Range, Format, Equal, Compare)
 _POINTERS = ("at", "output", "argument", "a", "b")
 
 
@@ -25,29 +25,29 @@ def envelope_problems(envelope: Envelope) -> Iterator[str]:
         yield "the envelope says nothing: give ok, error or data"
     for pointer in (envelope.ok, envelope.error, envelope.data):
         if pointer is not None and not _is_pointer(pointer):
-            yield f"envelope: {_no_pointer(pointer)}"
+            yield f"envelope: {_not_pointer_text(pointer)}"
 
 
-def term_problems(rule: Declared, output: Schema | None) -> Iterator[str]:
+def term_problems(rule: DeclaredInvariant, output: Schema | None) -> Iterator[str]:
     """Yield what is wrong with a declared invariant of an output that has this schema."""
     if output is None:
         yield f"{rule!r} looks into the output, which has no schema: give one"
     pointers: dict[str, object] = {name: getattr(rule, name) for name in _POINTERS if hasattr(rule, name)}
-    yield from (f"{rule!r}: {_no_pointer(one)}" for one in pointers.values() if not _is_pointer(one))
+    yield from (f"{rule!r}: {_not_pointer_text(one)}" for one in pointers.values() if not _is_pointer(one))
     if isinstance(rule, Range):
-        yield from (f"{rule!r}: {why}" for why in _bounds(rule))
+        yield from (f"{rule!r}: {why}" for why in _bound_problems(rule))
     if isinstance(rule, Format) and (not isinstance(cast(object, rule.name), str) or format_check(rule.name) is None):
         yield f"{rule!r}: {rule.name!r} is no format of JSON Schema such as date-time, email or uuid"
     if isinstance(rule, Compare) and rule.op not in get_args(Comparison):
         yield f"{rule!r}: op is one of {', '.join(get_args(Comparison))}"
     for name, pointer in pointers.items():
         if output is not None and name != "argument" and _is_pointer(pointer):
-            why = _nowhere(cast(str, pointer), output)
+            why = _unreachable_reason(cast(str, pointer), output)
             if why:
                 yield f"{rule!r}: {why}"
 
 
-def _bounds(rule: Range) -> Iterator[str]:
+def _bound_problems(rule: Range) -> Iterator[str]:
     given = [bound for bound in (rule.min, rule.max) if bound is not None]
     if not given:
         yield "give min, max or both"
@@ -62,9 +62,9 @@ def _is_finite(bound: Any) -> bool:
     return type(bound) is int or (isinstance(bound, float) and math.isfinite(bound))
 
 
-def _nowhere(pointer: str, output: Schema) -> str:
+def _unreachable_reason(pointer: str, output: Schema) -> str:
     """Say at which step a pointer leaves what the schema describes; where it describes nothing, anything may stand."""
-    path = split(pointer)
+    path = parse_pointer(pointer)
     facts = declared_facts(output, ())
     for length, step in enumerate(path, 1):
         if facts is None:
@@ -87,5 +87,5 @@ def _is_pointer(pointer: object) -> bool:
     return isinstance(pointer, str) and (pointer == "" or pointer.startswith("/"))
 
 
-def _no_pointer(pointer: object) -> str:
+def _not_pointer_text(pointer: object) -> str:
     return f"{pointer!r} is no JSON pointer such as /data/total"

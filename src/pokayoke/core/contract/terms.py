@@ -90,4 +90,4 @@ class Compare(msgspec.Struct, frozen=True, tag="compare"):
     b: str
 
 
-Declared = Range | Format | Equal | Compare
+DeclaredInvariant = Range | Format | Equal | Compare

@@ -95,7 +95,7 @@ class Unit:
         self.offset = offset
 
 
-def _index() -> dict[str, Unit]:
+def _build_index() -> dict[str, Unit]:
     found: dict[str, Unit] = {}
     for dimension, rows in _TABLE.items():
         for factor, names in rows.items():
@@ -105,16 +105,16 @@ def _index() -> dict[str, Unit]:
     return found
 
 
-_UNITS = _index()
+_UNITS = _build_index()
 
 
-def unit(name: str) -> Unit | None:
+def find_unit(name: str) -> Unit | None:
     """Return the unit of a symbol (exact case) or of a word of four letters or more (any case); None if unknown."""
     name = name.strip()
     return _UNITS.get(name) or (_UNITS.get(name.lower()) if len(name) >= _WORD else None)
 
 
-def convert(text: str, target: Unit) -> Fraction | None:
+def convert_amount(text: str, target: Unit) -> Fraction | None:
     """Return how many of `target` a text like `1.5 kg` is, exactly; None if it does not say so without doubt.
 
     Args:
@@ -124,7 +124,7 @@ def convert(text: str, target: Unit) -> Fraction | None:
     match = _AMOUNT.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
     if match is None or _THOUSANDS.fullmatch(match["number"]):
         return None
-    given = unit(match["unit"])
+    given = find_unit(match["unit"])
     if given is None or given.dimension != target.dimension:
         return None
     base = Fraction(match["number"]) * given.factor + given.offset

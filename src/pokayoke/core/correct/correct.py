@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
-from pokayoke.core.check.findings import placeholders
+from pokayoke.core.check.findings import placeholder_findings
 from pokayoke.core.check.placeholders import find_placeholders, may_hold_placeholder
 from pokayoke.core.contract.contract import Contract
 
 if TYPE_CHECKING:
-    from pokayoke.core.correct.engine import Work
+    from pokayoke.core.correct.engine import CorrectionRun
 
 
 CODES: dict[str, str] = {
@@ -36,7 +36,7 @@ _PER_LIKELY = 0.3
 _MOST_FROM_GIVEN = 0.15
 
 
-class Prepared(msgspec.Struct, frozen=True, gc=False):
+class CorrectionResult(msgspec.Struct, frozen=True, gc=False):
     """What became of the arguments.
 
     Attributes:
@@ -52,13 +52,13 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     changed: bool = False
 
 
-def prepare(
+def correct_arguments(
     value: dict[str, Any],
     contract: Contract,
     *,
     kinds: Sequence[CorrectionKind],
     canonical: bytes | None = None,
-) -> Prepared:
+) -> CorrectionResult:
     """Check arguments and correct what may be corrected.
 
     Args:
@@ -68,15 +68,19 @@ def prepare(
         canonical: compact dump of `value` if the caller has one. It also says that the value came
             out of the strict parser, so the cheap checks suffice.
     """
-    prepared = Prepared(value) if _clean(value, contract, canonical) else _corrected(value, contract, kinds, canonical)
+    prepared = (
+        CorrectionResult(value)
+        if _is_clean(value, contract, canonical)
+        else _run_corrections(value, contract, kinds, canonical)
+    )
     if contract.validate_input is None or prepared.findings:
         return prepared
-    from pokayoke.core.correct.input_model import modelled  # noqa: PLC0415 - loaded for contracts that have a model
+    from pokayoke.core.correct.input_model import apply_input_model  # noqa: PLC0415 - loaded for contracts that have a model
 
-    return modelled(value, prepared, contract, kinds)
+    return apply_input_model(value, prepared, contract, kinds)
 
 
-def confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
+def call_confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
     """Return how certain a call is, from 0 to 1.
 
     1.0 less 0.05 per repair, 0.1 per correction and 0.3 more per likely one. The same correction of
@@ -101,7 +105,7 @@ def confidence(repairs: Sequence[str], corrections: Sequence[Correction], given:
     return round(max(0.0, start - less), 6)
 
 
-def _clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -> bool:
+def _is_clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -> bool:
     """Return whether there is nothing to say about a value; the hot path of every call."""
     schema = contract.input
     if canonical is None:
@@ -114,18 +118,18 @@ def _clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -
 
 
 @cache
-def _work() -> type[Work]:
+def _load_correction_run() -> type[CorrectionRun]:
     """Load the rules of corrections and their tables when they are needed first; to import is to look up much."""
-    from pokayoke.core.correct.engine import Work  # noqa: PLC0415 - as above
+    from pokayoke.core.correct.engine import CorrectionRun  # noqa: PLC0415 - as above
 
-    return Work
+    return CorrectionRun
 
 
-def _corrected(
+def _run_corrections(
     value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind], canonical: bytes | None
-) -> Prepared:
+) -> CorrectionResult:
     """Correct what may be corrected; the way of every value that is not clean."""
-    work = _work()(
+    work = _load_correction_run()(
         value,
         contract.input,
         name=contract.name,
@@ -136,11 +140,11 @@ def _corrected(
     work.run()
     marks: tuple[Finding, ...] = ()
     if canonical is None or work.corrections or may_hold_placeholder(canonical):
-        marks = placeholders(work.value, contract.input)
-    findings = work.findings()
+        marks = placeholder_findings(work.value, contract.input)
+    findings = work.remaining_findings()
     if marks:
         places = {mark.at for mark in marks}
         findings = [*marks, *[finding for finding in findings if finding.at not in places]]
     if findings:
-        return Prepared(value, findings=tuple(findings))
-    return Prepared(work.value, tuple(work.corrections), changed=bool(work.corrections))
+        return CorrectionResult(value, findings=tuple(findings))
+    return CorrectionResult(work.value, tuple(work.corrections), changed=bool(work.corrections))

@@ -13,13 +13,24 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
-from pokayoke.core.check.findings import Issue, describe_issue, issues_of
+from pokayoke.core.check.findings import Issue, describe_issue, find_issues
 from pokayoke.core.contract.correctors import Correctors
 from pokayoke.core.correct.field_names import nearest_field
-from pokayoke.core.correct.proposals import LISTED, Proposal, proposals, read_object
+from pokayoke.core.correct.proposals import LIST_RULE, Proposal, propose_values, read_object
 from pokayoke.core.json.values import is_object
 from pokayoke.core.schema.explain import Effort
-from pokayoke.core.schema.facts import Path, facts_at, join, look_up, renamed, replaced, same, split, spoken, without
+from pokayoke.core.schema.facts import (
+    Path,
+    equal_json,
+    facts_at,
+    get_at,
+    parse_pointer,
+    to_field_path,
+    to_pointer,
+    with_renamed_field,
+    with_value_at,
+    without_field,
+)
 from pokayoke.core.schema.problems import MAX_PROBLEMS
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip
@@ -37,8 +48,8 @@ MAX_STEPS = 100_000
 """Most steps of explaining while correcting one value, so that a schema of many variants ends in time, too."""
 
 _ORDER: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
-_NAMED = frozenset({"missing_field", "unknown_field"})
-_SPELLED = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mismatch"})
+_NAME_CODES = frozenset({"missing_field", "unknown_field"})
+_VALUE_CODES = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mismatch"})
 _ENVELOPES = frozenset({"arguments", "args", "input", "parameters", "params", "kwargs", "tool_input"})
 _ROOT = "arguments"
 _MAX_SHOWN = 120
@@ -49,10 +60,10 @@ _MAX_SWAPPED = 6
 _NAMES = frozenset({"name", "tool", "function", "tool_name"})
 
 
-Meant = tuple[str, CorrectionKind] | None
+FieldMatch = tuple[str, CorrectionKind] | None
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class CorrectionStep(msgspec.Struct, frozen=True, gc=False):
     """One possible change of the whole value.
 
     Attributes:
@@ -70,7 +81,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     meant: str
 
 
-class Work:
+class CorrectionRun:
     """One value on its way to fit a schema.
 
     Attributes:
@@ -93,34 +104,34 @@ class Work:
         self.value: Any = value
         self.corrections: list[Correction] = []
         self._effort = Effort()
-        self.issues = issues_of(value, schema, parsed=canonical is not None, effort=self._effort)
+        self.issues = find_issues(value, schema, parsed=canonical is not None, effort=self._effort)
         self._schema = schema
         self._name = name
         self._kinds = kinds
         self._correctors = correctors
-        self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _size(value, canonical)))
-        self._held: dict[tuple[Path, str], Step] = {}
+        self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _json_size(value, canonical)))
+        self._held: dict[tuple[Path, str], CorrectionStep] = {}
         self._failed: dict[tuple[str, str], Finding] = {}
-        self._named: tuple[object, dict[str, Meant]] | None = None
+        self._named: tuple[object, dict[str, FieldMatch]] | None = None
 
     def run(self) -> None:
         """Correct until nothing is wrong, nothing moves, or a bound is reached."""
-        self._unwrap()
-        swapped = self._swapped()
+        self._unwrap_envelope()
+        swapped = self._find_swapped()
         for _ in range(MAX_ROUNDS):
             before = len(self.corrections)
-            for group in self._alike():
-                self._settle_together(group)
+            for group in self._group_alike():
+                self._settle_group(group)
             found = self.issues
             for issue in found:
                 if swapped and issue.key in swapped:
                     continue
-                if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._still(issue)):
-                    self._settle(issue)
+                if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._is_open(issue)):
+                    self._settle_issue(issue)
             if not self.issues or len(self.corrections) == before:
                 return
 
-    def findings(self) -> list[Finding]:
+    def remaining_findings(self) -> list[Finding]:
         """Return what is still wrong, with what may not be done alone as a hint, and failed user code."""
         found = list(self._failed.values())
         for issue in self.issues:
@@ -134,10 +145,10 @@ class Work:
             found.append(msgspec.structs.replace(finding, data={**finding.data, **extra}))
         return found
 
-    def _still(self, issue: Issue) -> bool:
+    def _is_open(self, issue: Issue) -> bool:
         return any(issue.key == other.key for other in self.issues)
 
-    def _unwrap(self) -> None:
+    def _unwrap_envelope(self) -> None:
         """Open an envelope that holds exactly the arguments, and nothing else that could matter."""
         whole = self.value
         if not self.issues or not is_object(whole) or _ENVELOPES.isdisjoint(whole):
@@ -154,31 +165,33 @@ class Work:
             return
         if "equivalent" in self._kinds:
             self.corrections.append(Correction("", "envelope", whole, held))
-            self.value, self.issues = held, issues_of(held, self._schema)
+            self.value, self.issues = held, find_issues(held, self._schema)
 
-    def _swapped(self) -> set[tuple[Path, str]]:
+    def _find_swapped(self) -> set[tuple[Path, str]]:
         """Return the issues of fields that would be in order with each other's value: which one is meant is unknown."""
-        alone = [issue for issue in self.issues if issue.code in _SPELLED and issue.path]
+        alone = [issue for issue in self.issues if issue.code in _VALUE_CODES and issue.path]
         found: set[tuple[Path, str]] = set()
         for one, other in combinations(alone[:_MAX_SWAPPED], 2):
             if one.path[:-1] == other.path[:-1] and one.path != other.path:
-                first, second = look_up(self.value, one.path), look_up(self.value, other.path)
-                left = self._left(replaced(replaced(self.value, one.path, second), other.path, first))
+                first, second = get_at(self.value, one.path), get_at(self.value, other.path)
+                left = self._remaining_issues(
+                    with_value_at(with_value_at(self.value, one.path, second), other.path, first)
+                )
                 if left is not None and not {one.path, other.path} & {issue.path for issue in left}:
                     found |= {one.key, other.key}
         return found
 
-    def _settle(self, issue: Issue) -> None:
+    def _settle_issue(self, issue: Issue) -> None:
         """Take the one step that settles an issue, hold it if its class is not allowed, or leave it."""
-        steps = self._steps(issue)
+        steps = self._propose_steps(issue)
         if not steps and self._correctors is None:
             return
         for kind in _ORDER:
-            found = self._declared(issue) if kind == "declared" else [step for step in steps if step.kind == kind]
-            accepted = self._accepted(issue, found)
+            found = self._declared_steps(issue) if kind == "declared" else [step for step in steps if step.kind == kind]
+            accepted = self._accepted_steps(issue, found)
             if len(accepted) == 1:
                 step, left = accepted[0]
-                if self._is_a_row(step.path, step.corrections[-1].rule):
+                if self._is_list_in_list(step.path, step.corrections[-1].rule):
                     return
                 if kind in self._kinds:
                     self.value, self.issues = step.value, left
@@ -188,58 +201,60 @@ class Work:
             if accepted:
                 return
 
-    def _accepted(self, issue: Issue, steps: Iterable[Step]) -> list[tuple[Step, tuple[Issue, ...]]]:
+    def _accepted_steps(
+        self, issue: Issue, steps: Iterable[CorrectionStep]
+    ) -> list[tuple[CorrectionStep, tuple[Issue, ...]]]:
         """Return the steps that settle an issue, different results only, with what each leaves open."""
-        accepted: list[tuple[Step, tuple[Issue, ...]]] = []
+        accepted: list[tuple[CorrectionStep, tuple[Issue, ...]]] = []
         for step in steps:
-            if not any(same(step.value, other.value) for other, _ in accepted):
-                left = self._proof(issue, step)
+            if not any(equal_json(step.value, other.value) for other, _ in accepted):
+                left = self._prove_step(issue, step)
                 if left is not None:
                     accepted.append((step, left))
         return accepted
 
-    def _alike(self) -> list[list[Issue]]:
+    def _group_alike(self) -> list[list[Issue]]:
         """Return the issues that items of one list have in common: one slip of the model, often repeated."""
         groups: dict[tuple[Path, str], list[Issue]] = {}
         for issue in self.issues:
-            if issue.code in _SPELLED and any(map(str.isdecimal, issue.path)):
+            if issue.code in _VALUE_CODES and any(map(str.isdecimal, issue.path)):
                 pattern = tuple("*" if step.isdecimal() else step for step in issue.path)
                 groups.setdefault((pattern, issue.code), []).append(issue)
         return [group for group in groups.values() if len(group) > 1]
 
-    def _settle_together(self, group: list[Issue]) -> None:
+    def _settle_group(self, group: list[Issue]) -> None:
         """Settle alike issues with one proof; those with more than one reading are left to be settled alone."""
         whole = self.value
         taken: list[Correction] = []
         kinds = self._kinds if self._correctors is None else ("equivalent",)  # what is declared comes before a guess
         for issue in group[: MAX_CORRECTIONS - len(self.corrections)]:
-            value = look_up(self.value, issue.path)
-            found = list(proposals(value, facts_at(self._schema, issue.path), self._schema))
-            if not found or found[0].kind not in kinds or self._is_a_row(issue.path, found[0].rule):
+            value = get_at(self.value, issue.path)
+            found = list(propose_values(value, facts_at(self._schema, issue.path), self._schema))
+            if not found or found[0].kind not in kinds or self._is_list_in_list(issue.path, found[0].rule):
                 continue
-            if all(same(found[0].after, other.after) for other in found):
-                whole = replaced(whole, issue.path, found[0].after)
-                taken.append(Correction(join(issue.path), found[0].rule, value, found[0].after, found[0].kind))
-        left = self._left(whole) if taken else None
-        if left is not None and self._no_worse(left, [split(item.at) for item in taken]):
+            if all(equal_json(found[0].after, other.after) for other in found):
+                whole = with_value_at(whole, issue.path, found[0].after)
+                taken.append(Correction(to_pointer(issue.path), found[0].rule, value, found[0].after, found[0].kind))
+        left = self._remaining_issues(whole) if taken else None
+        if left is not None and self._is_no_worse(left, [parse_pointer(item.at) for item in taken]):
             self.value, self.issues = whole, left
             self.corrections.extend(taken)
 
-    def _proof(self, issue: Issue, step: Step) -> tuple[Issue, ...] | None:
+    def _prove_step(self, issue: Issue, step: CorrectionStep) -> tuple[Issue, ...] | None:
         """Return what is left after a step, or None if it does not settle its place or harms another."""
-        left = self._left(step.value)
+        left = self._remaining_issues(step.value)
         if left is None or any(other.key == issue.key for other in left):
             return None
-        return left if self._no_worse(left, [step.path]) else None
+        return left if self._is_no_worse(left, [step.path]) else None
 
-    def _left(self, value: Any) -> tuple[Issue, ...] | None:
+    def _remaining_issues(self, value: Any) -> tuple[Issue, ...] | None:
         """Return the issues of a value, or None if the trials or the steps are used up."""
         self._trials -= 1
         if self._trials < 0 or self._effort.steps > MAX_STEPS:
             return None
-        return issues_of(value, self._schema, effort=self._effort)
+        return find_issues(value, self._schema, effort=self._effort)
 
-    def _no_worse(self, left: tuple[Issue, ...], changed: list[Path]) -> bool:
+    def _is_no_worse(self, left: tuple[Issue, ...], changed: list[Path]) -> bool:
         """Return whether the changed places are in order and everything else is as it was, or better.
 
         What lies inside a changed place may still need a step of its own. A list of issues that was
@@ -254,57 +269,57 @@ class Work:
                 return False
         return True
 
-    def _steps(self, issue: Issue) -> list[Step]:
+    def _propose_steps(self, issue: Issue) -> list[CorrectionStep]:
         """Return what the rules propose for an issue."""
-        if issue.code in _NAMED:
-            return list(self._renames(issue))
-        if issue.code not in _SPELLED:
+        if issue.code in _NAME_CODES:
+            return list(self._rename_steps(issue))
+        if issue.code not in _VALUE_CODES:
             return []
-        value = look_up(self.value, issue.path)
-        steps = list(self._absent(issue.path)) if value is None and issue.path else []
-        steps.extend(self._spellings(self.value, issue.path, value))
+        value = get_at(self.value, issue.path)
+        steps = list(self._omit_null(issue.path)) if value is None and issue.path else []
+        steps.extend(self._spelling_steps(self.value, issue.path, value))
         return steps
 
-    def _declared(self, issue: Issue) -> Iterator[Step]:
+    def _declared_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
         """Yield what the contract's own correctors make of a value; those that fail are noted."""
-        if self._correctors is None or issue.code in _NAMED or issue.code == "not_json":
+        if self._correctors is None or issue.code in _NAME_CODES or issue.code == "not_json":
             return
-        value = look_up(self.value, issue.path)
-        answers, failures = self._correctors.answers(issue.path, value)
+        value = get_at(self.value, issue.path)
+        answers, failures = self._correctors.correct_value(issue.path, value)
         self._failed.update({(finding.at, finding.message): finding for finding in failures})
         for rule, after in answers:
-            yield _replacement(self.value, issue.path, value, Proposal(rule, "declared", after))
+            yield _replacement_step(self.value, issue.path, value, Proposal(rule, "declared", after))
 
-    def _spellings(self, whole: Any, path: Path, value: Any) -> Iterator[Step]:
-        for proposal in proposals(value, facts_at(self._schema, path), self._schema):
-            yield _replacement(whole, path, value, proposal)
+    def _spelling_steps(self, whole: Any, path: Path, value: Any) -> Iterator[CorrectionStep]:
+        for proposal in propose_values(value, facts_at(self._schema, path), self._schema):
+            yield _replacement_step(whole, path, value, proposal)
 
-    def _is_a_row(self, path: Path, rule: str) -> bool:
+    def _is_list_in_list(self, path: Path, rule: str) -> bool:
         """Return whether a list would be made of an item of a list: the list around it may as well lack another one."""
-        return rule == LISTED and isinstance(look_up(self.value, path[:-1]), list)
+        return rule == LIST_RULE and isinstance(get_at(self.value, path[:-1]), list)
 
-    def _absent(self, path: Path) -> Iterator[Step]:
+    def _omit_null(self, path: Path) -> Iterator[CorrectionStep]:
         """Leave out an optional property that is null where the schema allows no null."""
         parent = facts_at(self._schema, path[:-1])
-        holder = look_up(self.value, path[:-1])
+        holder = get_at(self.value, path[:-1])
         if isinstance(holder, dict) and path[-1] in parent.properties and path[-1] not in parent.required:
-            correction = Correction(join(path), "absent_from_null", None, None)
-            meant = f"Leave `{spoken(path, _ROOT)}` out if it has no value."
-            yield Step(without(self.value, path), path, (correction,), "equivalent", meant)
+            correction = Correction(to_pointer(path), "absent_from_null", None, None)
+            meant = f"Leave `{to_field_path(path, _ROOT)}` out if it has no value."
+            yield CorrectionStep(without_field(self.value, path), path, (correction,), "equivalent", meant)
 
-    def _renames(self, issue: Issue) -> Iterator[Step]:
+    def _rename_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
         """Give a field the name it was meant to have: one wrong name, one field, both ways."""
         parent = issue.path[:-1]
-        entries: dict[str, Any] = look_up(self.value, parent)
+        entries: dict[str, Any] = get_at(self.value, parent)
         fields = facts_at(self._schema, parent).properties
-        meant = self._meant(entries, fields)
+        meant = self._match_unknown_names(entries, fields)
         for key, found in meant.items():
             if found is None or issue.path[-1] not in (key, found[0]):
                 continue
             if sum(its is not None and its[0] == found[0] for its in meant.values()) == 1:
-                yield from self._renaming((*parent, key), *found)
+                yield from self._steps_after_rename((*parent, key), *found)
 
-    def _meant(self, entries: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Meant]:
+    def _match_unknown_names(self, entries: dict[str, Any], fields: tuple[str, ...]) -> dict[str, FieldMatch]:
         """What each unknown name of an object can mean, found out once; of very many names nobody can tell."""
         if self._named is None or self._named[0] is not entries:
             unknown = [key for key in entries if key not in fields]
@@ -314,27 +329,27 @@ class Work:
             self._named = (entries, found)
         return self._named[1]
 
-    def _renaming(self, path: Path, name: str, kind: CorrectionKind) -> Iterator[Step]:
+    def _steps_after_rename(self, path: Path, name: str, kind: CorrectionKind) -> Iterator[CorrectionStep]:
         """Yield the renamed field, as it is or, where it does not fit yet, in another spelling."""
         target = (*path[:-1], name)
-        whole = renamed(self.value, path, name)
-        correction = Correction(join(target), "field_name", path[-1], name, kind)
-        meant = f"Did you mean `{spoken(target, _ROOT)}`? Send it under that name."
-        yield Step(whole, target, (correction,), kind, meant)
-        if any(other.path == target for other in self._left(whole) or ()):
-            for step in self._spellings(whole, target, look_up(whole, target)):
+        whole = with_renamed_field(self.value, path, name)
+        correction = Correction(to_pointer(target), "field_name", path[-1], name, kind)
+        meant = f"Did you mean `{to_field_path(target, _ROOT)}`? Send it under that name."
+        yield CorrectionStep(whole, target, (correction,), kind, meant)
+        if any(other.path == target for other in self._remaining_issues(whole) or ()):
+            for step in self._spelling_steps(whole, target, get_at(whole, target)):
                 worst = _ORDER[max(_ORDER.index(kind), _ORDER.index(step.kind))]
-                yield Step(step.value, target, (correction, *step.corrections), worst, meant)
+                yield CorrectionStep(step.value, target, (correction, *step.corrections), worst, meant)
 
 
-def _replacement(whole: Any, path: Path, value: Any, proposal: Proposal) -> Step:
-    correction = Correction(join(path), proposal.rule, value, proposal.after, proposal.kind)
+def _replacement_step(whole: Any, path: Path, value: Any, proposal: Proposal) -> CorrectionStep:
+    correction = Correction(to_pointer(path), proposal.rule, value, proposal.after, proposal.kind)
     shown = clip(msgspec.json.encode(proposal.after).decode(), _MAX_SHOWN)
-    meant = f"Send `{spoken(path, _ROOT)}` as {shown} if that is what you mean."
-    return Step(replaced(whole, path, proposal.after), path, (correction,), proposal.kind, meant)
+    meant = f"Send `{to_field_path(path, _ROOT)}` as {shown} if that is what you mean."
+    return CorrectionStep(with_value_at(whole, path, proposal.after), path, (correction,), proposal.kind, meant)
 
 
-def _size(value: Any, canonical: bytes | None) -> int:
+def _json_size(value: Any, canonical: bytes | None) -> int:
     """Return the size of a value in bytes; what cannot be dumped counts as too large."""
     if canonical is not None:
         return len(canonical)

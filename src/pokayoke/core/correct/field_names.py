@@ -38,12 +38,12 @@ def nearest_field(wrong: str, fields: tuple[str, ...], present: Container[str]) 
         fields: the names the schema knows; the wrong one is none of them.
         present: the names the object already has; none of them can be meant.
     """
-    plain = _plain(wrong) if len(wrong) <= _MAX_NAME else ""
+    plain = _fold_name(wrong) if len(wrong) <= _MAX_NAME else ""
     if not plain or _LONE_MINUS.search(wrong.strip()):
         return None
     alike: list[str] = []
     near: list[str] = []
-    for field, known in _plainly(fields):
+    for field, known in _fold_names(fields):
         if known == plain:
             alike.append(field)
         elif OSA.distance(plain, known, score_cutoff=_NEAR) <= _NEAR:
@@ -54,24 +54,24 @@ def nearest_field(wrong: str, fields: tuple[str, ...], present: Container[str]) 
     if len(slips) != 1:
         return None
     meant = slips[0]
-    own = OSA.distance(plain, _plain(meant))
-    rivals = [field for field in near if field != meant and OSA.distance(plain, _plain(field)) <= own + 1]
+    own = OSA.distance(plain, _fold_name(meant))
+    rivals = [field for field in near if field != meant and OSA.distance(plain, _fold_name(field)) <= own + 1]
     return None if rivals else (meant, "likely")
 
 
 def _is_slip(wrong: str, field: str) -> bool:
     """Return whether two names differ by one slip in one word (two in a word of nine letters or more)."""
-    one, other = _plain(wrong), _plain(field)
-    if _digits(one) != _digits(other):
+    one, other = _fold_name(wrong), _fold_name(field)
+    if _extract_digits(one) != _extract_digits(other):
         return False
-    words = _words(field)
-    typed = _words(wrong)
+    words = _split_words(field)
+    typed = _split_words(wrong)
     if len(words) == len(typed):
         pairs = [(a, b) for a, b in zip(typed, words, strict=True) if a != b]
         if len(pairs) != 1:
             return False
         one, other = pairs[0]
-    if one[0] != other[0] or not (_is_spelled(one) and _is_spelled(other)):
+    if one[0] != other[0] or not (_is_alphabetic(one) and _is_alphabetic(other)):
         return False
     if _SIDE.sub("", one) == _SIDE.sub("", other):
         return False
@@ -80,25 +80,25 @@ def _is_slip(wrong: str, field: str) -> bool:
     return OSA.distance(one, other) <= (2 if min(len(one), len(other)) >= _LONG else 1)
 
 
-def _is_spelled(word: str) -> bool:
+def _is_alphabetic(word: str) -> bool:
     """Return whether a word is written in letters: a sign more or another one may then be a slip."""
     return all(sign.isdecimal() or sign.upper() != sign for sign in word)
 
 
 @lru_cache(maxsize=1024)
-def _words(name: str) -> tuple[str, ...]:
+def _split_words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _SPACERS.split(name) if word)
 
 
 @lru_cache(maxsize=1024)
-def _plain(name: str) -> str:
-    return _BETWEEN_DIGITS.sub("_", " ".join(_words(name))).replace(" ", "")
+def _fold_name(name: str) -> str:
+    return _BETWEEN_DIGITS.sub("_", " ".join(_split_words(name))).replace(" ", "")
 
 
 @lru_cache(maxsize=256)
-def _plainly(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _plain(name)) for name in names)
+def _fold_names(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _fold_name(name)) for name in names)
 
 
-def _digits(text: str) -> str:
+def _extract_digits(text: str) -> str:
     return "".join(filter(str.isdecimal, text))

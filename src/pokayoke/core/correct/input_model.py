@@ -8,16 +8,16 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import Correction, CorrectionKind, Finding
-from pokayoke.core.check.findings import issues_of
+from pokayoke.core.check.findings import find_issues
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.correctors import failed, is_plain
-from pokayoke.core.correct.correct import Prepared
-from pokayoke.core.schema.facts import join, same
+from pokayoke.core.contract.correctors import is_exact_json, user_code_finding
+from pokayoke.core.correct.correct import CorrectionResult
+from pokayoke.core.schema.facts import equal_json, to_pointer
 
 
-def modelled(
-    original: dict[str, Any], prepared: Prepared, contract: Contract, kinds: Sequence[CorrectionKind]
-) -> Prepared:
+def apply_input_model(
+    original: dict[str, Any], prepared: CorrectionResult, contract: Contract, kinds: Sequence[CorrectionKind]
+) -> CorrectionResult:
     """Let the contract's input model have its say about arguments that fulfil the schema.
 
     Args:
@@ -27,56 +27,58 @@ def modelled(
         kinds: the classes of correction that may be used.
     """
     value, corrections = prepared.value, prepared.corrections
-    after, findings = _ask_model(value, contract)
-    if not findings and not same(after, value):
-        findings = _unusable(after, contract)
-        changes = _changes(value, after)
+    after, findings = _call_model(value, contract)
+    if not findings and not equal_json(after, value):
+        findings = _unusable_findings(after, contract)
+        changes = _list_changes(value, after)
         if not findings and "declared" not in kinds:
-            findings = tuple(_not_allowed(change) for change in changes)
+            findings = tuple(_not_allowed_finding(change) for change in changes)
         corrections, value = (*corrections, *changes), after
     if findings:
-        return Prepared(original, findings=findings)
-    return Prepared(value, corrections, changed=bool(corrections))
+        return CorrectionResult(original, findings=findings)
+    return CorrectionResult(value, corrections, changed=bool(corrections))
 
 
-def _ask_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+def _call_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Call the input model on a copy. Whatever it raises is a finding; only an interrupt goes on."""
     assert contract.validate_input is not None
     try:
-        after, said = contract.validate_input(_copied(value))
+        after, said = contract.validate_input(_copy_json(value))
         findings = tuple(said)
     except KeyboardInterrupt:
         raise
     except BaseException as exc:  # noqa: BLE001 - even SystemExit of a user's validator must not end the agent
-        return value, (failed("input_model", (), type(exc).__name__),)
+        return value, (user_code_finding("input_model", (), type(exc).__name__),)
     if not all(isinstance(cast(object, one), Finding) for one in findings):
-        return value, (failed("input_model", (), "it returned something else than findings beside the value"),)
-    if not findings and not (is_plain(after) and isinstance(cast(object, after), dict)):
-        return value, (failed("input_model", (), "it returned something that is no plain JSON object"),)
+        return value, (
+            user_code_finding("input_model", (), "it returned something else than findings beside the value"),
+        )
+    if not findings and not (is_exact_json(after) and isinstance(cast(object, after), dict)):
+        return value, (user_code_finding("input_model", (), "it returned something that is no plain JSON object"),)
     return after, findings
 
 
-def _unusable(after: dict[str, Any], contract: Contract) -> tuple[Finding, ...]:
+def _unusable_findings(after: dict[str, Any], contract: Contract) -> tuple[Finding, ...]:
     """Return why a value changed by the input model cannot be used: the schema, or it never settles."""
-    issues = issues_of(after, contract.input)
+    issues = find_issues(after, contract.input)
     if issues:
-        return (failed("input_model", issues[0].path, f"its result breaks the schema ({issues[0].code})"),)
-    again, findings = _ask_model(after, contract)
-    if findings or not same(again, after):
-        return (failed("input_model", (), "it changes or refuses its own result"),)
+        return (user_code_finding("input_model", issues[0].path, f"its result breaks the schema ({issues[0].code})"),)
+    again, findings = _call_model(after, contract)
+    if findings or not equal_json(again, after):
+        return (user_code_finding("input_model", (), "it changes or refuses its own result"),)
     return ()
 
 
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[Correction, ...]:
+def _list_changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[Correction, ...]:
     names = dict.fromkeys([*before, *after])
     return tuple(
-        Correction(join((name,)), "input_model", before.get(name), after.get(name), "declared")
+        Correction(to_pointer((name,)), "input_model", before.get(name), after.get(name), "declared")
         for name in names
-        if name not in before or name not in after or not same(before[name], after[name])
+        if name not in before or name not in after or not equal_json(before[name], after[name])
     )
 
 
-def _not_allowed(change: Correction) -> Finding:
+def _not_allowed_finding(change: Correction) -> Finding:
     shown = msgspec.json.encode(change.after).decode()[:200]
     return Finding(
         code="correction_not_allowed",
@@ -87,10 +89,10 @@ def _not_allowed(change: Correction) -> Finding:
     )
 
 
-def _copied(value: Any) -> Any:
+def _copy_json(value: Any) -> Any:
     """Return a copy of a JSON value, so that user code cannot change the one that is used."""
     if type(value) is dict:
-        return {key: _copied(item) for key, item in cast(dict[str, Any], value).items()}
+        return {key: _copy_json(item) for key, item in cast(dict[str, Any], value).items()}
     if type(value) is list:
-        return [_copied(item) for item in cast(Sequence[Any], value)]
+        return [_copy_json(item) for item in cast(Sequence[Any], value)]
     return value

@@ -43,17 +43,17 @@ import msgspec
 
 from pokayoke.core.call import CorrectionKind
 from pokayoke.core.json import strict
-from pokayoke.core.schema.facts import FOLDED, Facts, item_facts, json_types, unseparated
+from pokayoke.core.schema.facts import FOLDED_PREFIX, SchemaFacts, fold_separators, item_facts, json_types
 from pokayoke.core.schema.schema import Schema
 
-LISTED = "list_from_single_value"
+LIST_RULE = "list_from_single_value"
 """The rule that makes a list of one."""
 MAX_TEXT = 20_000
 """Longest text that is looked at as JSON or compared with choices, in characters."""
 _MAX_NUMBER, _MAX_DEPTH = 60, 64
 _MEGA = re.compile(r"(?<![A-Za-z])M(?=[A-Z])")
 """A prefix of a unit that is another one in small letters: MW and mW."""
-_NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
+_NULL_WORDS = frozenset({"", "null", "none", "nil", "undefined"})
 _QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
 _PYTHON = frozenset({"python_word", "single_quotes"})
 
@@ -86,7 +86,7 @@ class Proposal(msgspec.Struct, frozen=True):
     after: Any
 
 
-def proposals(value: Any, facts: Facts, schema: Schema, *, nested: bool = False) -> Iterator[Proposal]:
+def propose_values(value: Any, facts: SchemaFacts, schema: Schema, *, nested: bool = False) -> Iterator[Proposal]:
     """Yield what a value may have meant at a place; equivalent ones first, each rule at most once.
 
     Args:
@@ -97,7 +97,7 @@ def proposals(value: Any, facts: Facts, schema: Schema, *, nested: bool = False)
     """
     if isinstance(value, str):
         if len(value) <= MAX_TEXT:
-            yield from _from_text(value, facts)
+            yield from _propose_from_text(value, facts)
     elif type(value) is int and "string" in facts.types:
         yield Proposal("text_from_number", "likely", str(value))
     if nested:
@@ -105,26 +105,26 @@ def proposals(value: Any, facts: Facts, schema: Schema, *, nested: bool = False)
     if isinstance(value, list):
         items = cast(Sequence[Any], value)
         if len(items) == 1 and "array" not in facts.types:
-            yield from _adapted(items[0], facts, schema, "value_from_single_item", _itself)
+            yield from _propose_reshaped(items[0], facts, schema, "value_from_single_item", _keep_value)
     elif "array" in facts.types and value is not None:
-        yield from _wrapped(value, item_facts(schema, facts), schema)
+        yield from _propose_list(value, item_facts(schema, facts), schema)
 
 
 def read_object(value: Any) -> dict[str, Any] | None:
     """Return an object, or the object that a JSON text holds; None for everything else."""
     if isinstance(value, str) and len(value) <= MAX_TEXT:
-        parsed = _json_text(value.strip(" \t\r\n"))
+        parsed = _parse_json_text(value.strip(" \t\r\n"))
         value = parsed[0] if parsed else None
     return cast(dict[str, Any], value) if isinstance(value, dict) else None
 
 
-def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
+def _propose_from_text(text: str, facts: SchemaFacts) -> Iterator[Proposal]:
     plain = text.strip(" \t\r\n")
-    yield from _choice(plain, facts)
+    yield from _propose_choice(plain, facts)
     if not plain:
         return
     if facts.types & {"integer", "number"} and len(plain) <= _MAX_NUMBER:
-        number = _number(plain, whole="number" not in facts.types)
+        number = _parse_number(plain, whole="number" not in facts.types)
         if number is not None:
             yield Proposal("number_from_text", "equivalent", number)
     if "boolean" in facts.types and plain.lower() in ("true", "false"):
@@ -132,25 +132,29 @@ def _from_text(text: str, facts: Facts) -> Iterator[Proposal]:
     if "null" in facts.types and plain in ("null", "None"):
         yield Proposal("null_from_text", "equivalent", None)
     if (plain[0] == "{" and "object" in facts.types) or (plain[0] == "[" and "array" in facts.types):
-        parsed = _json_text(plain)
+        parsed = _parse_json_text(plain)
         if parsed is not None:
             yield Proposal("value_from_json_text", "equivalent", parsed[0])
     if facts.formats:
-        yield from _format(plain, text, facts)
+        yield from _propose_format(plain, text, facts)
     if found := _QUOTED.fullmatch(plain):
-        yield from _from_text(found[1] or found[2], facts)
+        yield from _propose_from_text(found[1] or found[2], facts)
 
 
-def _choice(plain: str, facts: Facts) -> Iterator[Proposal]:
+def _propose_choice(plain: str, facts: SchemaFacts) -> Iterator[Proposal]:
     """Match by spaces, else by case, else by what separates words; the caller refuses if more than one choice fits."""
-    spaced, known = " ".join(plain.split()), facts.spellings
-    found = known.get(spaced) or known.get(FOLDED + spaced.casefold()) or known.get(FOLDED + unseparated(spaced), [])
+    spaced, known = " ".join(plain.split()), facts.choices_by_spelling
+    found = (
+        known.get(spaced)
+        or known.get(FOLDED_PREFIX + spaced.casefold())
+        or known.get(FOLDED_PREFIX + fold_separators(spaced), [])
+    )
     for choice in found:
         if choice == spaced or _MEGA.sub("m", choice) != _MEGA.sub("m", spaced):
             yield Proposal("choice_spelling", "equivalent", choice)
 
 
-def _number(text: str, *, whole: bool) -> int | float | None:
+def _parse_number(text: str, *, whole: bool) -> int | float | None:
     """Return the number a text spells, or None if it may be something else."""
     match = _NUMBER.fullmatch(text)
     if match is None or _THOUSANDS.fullmatch(text):
@@ -165,35 +169,35 @@ def _number(text: str, *, whole: bool) -> int | float | None:
     return number if Decimal(repr(number)) == Decimal(text) else None  # else it has lost digits
 
 
-def _json_text(text: str) -> tuple[Any] | None:
+def _parse_json_text(text: str) -> tuple[Any] | None:
     try:
         return (strict.parse(text.encode())[0],)
     except ValueError:
-        return _python_text(text) if text[:1] in ("[", "{") else None
+        return _parse_python_text(text) if text[:1] in ("[", "{") else None
 
 
-def _python_text(text: str) -> tuple[Any] | None:
+def _parse_python_text(text: str) -> tuple[Any] | None:
     """Read a list or an object in Python's spelling, if it is whole and nothing else is odd about it."""
-    from pokayoke.core.intake.reader import Reader  # noqa: PLC0415 - as above
-    from pokayoke.core.intake.tokens import Refusal  # noqa: PLC0415 - for texts that are no JSON
+    from pokayoke.core.intake.reader import LenientReader  # noqa: PLC0415 - as above
+    from pokayoke.core.intake.tokens import TextRefused  # noqa: PLC0415 - for texts that are no JSON
 
-    reader = Reader(text, max_depth=_MAX_DEPTH)
+    reader = LenientReader(text, max_depth=_MAX_DEPTH)
     try:
         value, end = reader.read_value(0)
-    except Refusal:
+    except TextRefused:
         return None
     return (value,) if end == len(text) and not reader.unclosed and reader.repairs.keys() <= _PYTHON else None
 
 
-def _format(plain: str, text: str, facts: Facts) -> Iterator[Proposal]:
+def _propose_format(plain: str, text: str, facts: SchemaFacts) -> Iterator[Proposal]:
     """Spell an ISO 8601 date or time the way RFC 3339 wants it; year first, so nothing is guessed."""
     if "date" in facts.formats:
-        day = _day(plain)
+        day = _parse_date(plain)
         if day:
             yield Proposal("date_spelling", "equivalent", day)
     if "date-time" in facts.formats:
         match = _CLOCK.fullmatch(plain)
-        day = _day(match["day"]) if match else None
+        day = _parse_date(match["day"]) if match else None
         if match and day:
             zone = match["zone"].upper()
             zone = zone if zone == "Z" or ":" in zone else f"{zone[:3]}:{zone[3:]}"
@@ -202,7 +206,7 @@ def _format(plain: str, text: str, facts: Facts) -> Iterator[Proposal]:
         yield Proposal("surrounding_spaces", "equivalent", plain)
 
 
-def _day(text: str) -> str | None:
+def _parse_date(text: str) -> str | None:
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -212,7 +216,7 @@ def _day(text: str) -> str | None:
         return None
 
 
-def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
+def _propose_list(value: Any, inner: SchemaFacts, schema: Schema) -> Iterator[Proposal]:
     """Propose a list of one. Text that may hold several items, or JSON, or nothing, is left alone."""
     kind: CorrectionKind = "equivalent"
     if isinstance(value, str):
@@ -220,7 +224,7 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
         if plain in inner.choices:
             kind = "equivalent"
         elif (
-            plain.lower() in _NOTHING
+            plain.lower() in _NULL_WORDS
             or plain[0] in "[{\"'("
             or _SEPARATORS.search(plain)
             or any(map(_is_foreign_mark, plain))
@@ -230,7 +234,7 @@ def _wrapped(value: Any, inner: Facts, schema: Schema) -> Iterator[Proposal]:
             kind = "likely"
     elif isinstance(value, dict) and not _is_one_item(cast(dict[str, Any], value), inner):
         return
-    for proposal in _adapted(value, inner, schema, LISTED, _listed):
+    for proposal in _propose_reshaped(value, inner, schema, LIST_RULE, _wrap_in_list):
         yield Proposal(proposal.rule, "likely" if kind == "likely" else proposal.kind, proposal.after)
 
 
@@ -239,22 +243,24 @@ def _is_foreign_mark(sign: str) -> bool:
     return sign > "\x7f" and sign != "’" and unicodedata.category(sign)[0] == "P"
 
 
-def _is_one_item(value: dict[str, Any], inner: Facts) -> bool:
+def _is_one_item(value: dict[str, Any], inner: SchemaFacts) -> bool:
     """Return whether an object is recognisable as one item: only declared fields, no required one missing."""
     return bool(value) and value.keys() <= set(inner.properties) and inner.required <= value.keys()
 
 
-def _adapted(value: Any, facts: Facts, schema: Schema, rule: str, build: Callable[[Any], Any]) -> Iterator[Proposal]:
+def _propose_reshaped(
+    value: Any, facts: SchemaFacts, schema: Schema, rule: str, build: Callable[[Any], Any]
+) -> Iterator[Proposal]:
     """Propose a value put into another shape: as it is if its type fits, else each of its other spellings."""
     if not facts.types or json_types(value) & facts.types:
         yield Proposal(rule, "equivalent", build(value))
-    for proposal in proposals(value, facts, schema, nested=True):
+    for proposal in propose_values(value, facts, schema, nested=True):
         yield Proposal(rule, proposal.kind, build(proposal.after))
 
 
-def _itself(value: Any) -> Any:
+def _keep_value(value: Any) -> Any:
     return value
 
 
-def _listed(value: Any) -> Any:
+def _wrap_in_list(value: Any) -> Any:
     return [value]

@@ -9,19 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 from pokayoke.core.call import ERRORS, SUCCESSFUL, Decision, Finding, Outcome
-from pokayoke.core.flow.prepare import Judged, Scene
-from pokayoke.core.json.serialise import undumpable
+from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall
+from pokayoke.core.json.serialise import undumpable_reason
 from pokayoke.core.json.strict import dump_foreign
 from pokayoke.core.ledger.transitions import Record
 from pokayoke.core.state.run_state import RunState
 
-_MOST_RAW = 800_000
+_MAX_RAW_BYTES = 800_000
 """Longest dict that is written down as it came, in bytes of JSON."""
 
 Event = dict[str, Any]
 
 
-def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[Finding, ...], room: str) -> Event:
+def tool_call_event(
+    judged: PreparedCall, scene: CallEnvironment, decision: Decision, findings: tuple[Finding, ...], room: str
+) -> Event:
     """The event of a decided call. `room` is the room that decided."""
     call, plan = judged.call, judged.plan
     event: Event = {
@@ -41,39 +43,45 @@ def tool_call(judged: Judged, scene: Scene, decision: Decision, findings: tuple[
         event["contract"] = plan.contract.id
         if plan.contract.redact:
             event["marks"] = plan.contract.redact
-    _asked(event, judged)
+    _add_arguments(event, judged)
     if findings:
         event["reason"] = reason_of(findings[0])
         event["findings"] = findings
     return event
 
 
-def _asked(event: Event, judged: Judged) -> None:
+def _add_arguments(event: Event, judged: PreparedCall) -> None:
     """Add what was asked for. What came is kept as text where it differs from what the tool gets: it explains why."""
     if judged.dumped is not None:
         event["arguments"] = judged.dumped
         if not (judged.repairs or judged.corrections):
             return
-    event["raw"] = _raw(judged)
+    event["raw"] = _raw_arguments(judged)
     if judged.repairs:
         event["repairs"] = judged.repairs
     if judged.corrections:
         event["corrections"] = judged.corrections
 
 
-def _raw(judged: Judged) -> str | bytes | None:
+def _raw_arguments(judged: PreparedCall) -> str | bytes | None:
     """What came, as text; None of a dict that cannot be written down, or only at a length without end."""
     raw = judged.call.arguments
     if isinstance(raw, (str, bytes)):
         return raw
     try:
-        return dump_foreign(raw) if judged.corrections or undumpable(raw, _MOST_RAW) is None else None
+        return dump_foreign(raw) if judged.corrections or undumpable_reason(raw, _MAX_RAW_BYTES) is None else None
     except (TypeError, ValueError, RuntimeError):  # it is the host's, who may have changed it since it was read
         return None
 
 
-def tool_result(
-    judged: Judged, scene: Scene, outcome: Outcome, seconds: float, result: bytes | None, *, wire: bool = False
+def tool_result_event(
+    judged: PreparedCall,
+    scene: CallEnvironment,
+    outcome: Outcome,
+    seconds: float,
+    result: bytes | None,
+    *,
+    wire: bool = False,
 ) -> Event:
     """The event of a call that ended after its tool was started, or was answered from the ledger.
 
@@ -99,7 +107,7 @@ def tool_result(
         "effect": outcome.effect,
     }
     if not ok:
-        event = _went_wrong(event, outcome)
+        event = _with_error(event, outcome)
     if outcome.key is not None:
         event["key"] = outcome.key
     if wire:
@@ -112,7 +120,7 @@ def tool_result(
         event["decision"] = "allow"
         event["confidence"] = judged.confidence
         if judged.repairs or judged.corrections or judged.dumped is None:
-            _asked(event, judged)
+            _add_arguments(event, judged)
         else:
             event["arguments"] = judged.dumped
     if contract.redact:
@@ -120,14 +128,14 @@ def tool_result(
     return event
 
 
-def _went_wrong(event: Event, outcome: Outcome) -> Event:
+def _with_error(event: Event, outcome: Outcome) -> Event:
     """The event with what went wrong where a reader looks for it, behind `ok`."""
     reason = reason_of(outcome.findings[0]) if outcome.findings else outcome.message
     begin = {name: event.pop(name) for name in ("ts", "run_id", "step", "event", "tool", "ok")}
     return {**begin, "error": ERRORS[outcome.status].__name__, "reason": reason, **event}
 
 
-def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:
+def late_effect_event(judged: PreparedCall, scene: CallEnvironment, record: Record) -> Event:
     """The event of an execution whose claim was lost while it ran: what it did is not what the ledger answers."""
     return {
         "ts": scene.now,
@@ -142,7 +150,7 @@ def late_effect(judged: Judged, scene: Scene, record: Record) -> Event:
     }
 
 
-def stop(state: RunState, now: float, step: int, reason: str, safe_mode: str | None) -> Event:
+def stop_event(state: RunState, now: float, step: int, reason: str, safe_mode: str | None) -> Event:
     """The event that says that from here on writes, or the whole run, are stopped."""
     event: Event = {"ts": now, "run_id": state.run_id, "step": step, "event": "stop", "ok": False, "reason": reason}
     if safe_mode is not None:

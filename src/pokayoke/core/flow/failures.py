@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.flow.steps import NotStarted, Raised, TimedOut
-from pokayoke.core.text.clip import first_words
+from pokayoke.core.text.clip import clip_at_word
 from pokayoke.errors import StoreError, ToolError
 
-_AT_ALL = "Nothing was changed."
-_BY_ITSELF = "The call itself changes nothing."
+_NOTHING_CHANGED = "Nothing was changed."
+_CALL_CHANGES_NOTHING = "The call itself changes nothing."
 
 CODES: dict[str, str] = {
     "tool_error": "the tool itself reports that it failed",
@@ -19,7 +19,7 @@ CODES: dict[str, str] = {
 }
 
 
-def explain(
+def execution_finding(
     reaction: Raised | TimedOut | NotStarted, tool: str, effect: Effect, *, doubtful: bool, exhausted: bool
 ) -> Finding:
     """The finding for a tool that raised, hung or could not be started.
@@ -35,7 +35,10 @@ def explain(
     advice = (
         "It is not known whether it took effect. Do not send it again; read the current state and tell the user."
         if doubtful
-        else f"{_BY_ITSELF if effect == 'read' else _AT_ALL} Try other arguments or another tool, or tell the user."
+        else (
+            f"{_CALL_CHANGES_NOTHING if effect == 'read' else _NOTHING_CHANGED} "
+            "Try other arguments or another tool, or tell the user."
+        )
     )
     if isinstance(reaction, TimedOut):
         what = f"{tool} did not answer within {reaction.seconds:g} s"
@@ -46,7 +49,7 @@ def explain(
             code="not_started", blame=reaction.blame, message=f"{what}: {reaction.reason}", hint=f"{what}. {advice}"
         )
     error = reaction.error
-    said = _words_of(error)
+    said = _error_text(error)
     told = f": {said}" if isinstance(error, ToolError) else f" ({type(error).__name__})"
     again = " after several tries" if exhausted else ""
     return Finding(
@@ -58,35 +61,35 @@ def explain(
     )
 
 
-def reported(tool: str, said: str) -> Finding:
+def declared_failure_finding(tool: str, said: str) -> Finding:
     """The finding for a tool that answered that it failed."""
     return Finding(
         code="tool_error",
         blame="tool",
-        message=f"{tool} reports a failure: {first_words(said, 300)}",
+        message=f"{tool} reports a failure: {clip_at_word(said, 300)}",
         hint=f"{tool} reports a failure (quoted below as data). Change the arguments or tell the user.",
     )
 
 
-def _words_of(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """The first words of an exception; one that cannot tell its own text must not end the call."""
     try:
-        return first_words(str(error), 300)
+        return clip_at_word(str(error), 300)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - the tool's own code
         return "(without a readable text)"
 
 
-def trouble(error: Exception) -> str:
+def store_error_text(error: Exception) -> str:
     """What operators are told of a store's failure: its own advice, but only the kind of a driver's error.
 
     The text of that one may hold values.
     """
-    return _words_of(error) if isinstance(error, StoreError) else type(error).__name__
+    return _error_text(error) if isinstance(error, StoreError) else type(error).__name__
 
 
-def not_recorded(tool: str, reason: str) -> Finding:
+def not_recorded_finding(tool: str, reason: str) -> Finding:
     """The finding for a completion that the ledger did not take."""
     return Finding(
         code="not_recorded",

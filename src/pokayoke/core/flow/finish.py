@@ -12,39 +12,39 @@ from typing import Any, cast
 
 import msgspec
 
-from pokayoke.core.call import Finding, Happened, Outcome, Status
+from pokayoke.core.call import EffectStatus, Finding, Outcome, Status
 from pokayoke.core.flow import events as event
-from pokayoke.core.flow.failures import explain, reported
-from pokayoke.core.flow.outcomes import already_done, note_ending
-from pokayoke.core.flow.plan import Plan
-from pokayoke.core.flow.prepare import Judged, Scene, identity_of
-from pokayoke.core.flow.questions import review_of
+from pokayoke.core.flow.failures import declared_failure_finding, execution_finding
+from pokayoke.core.flow.outcomes import replayed_outcome, report_to_loop_guard
+from pokayoke.core.flow.plan import CallPlan
+from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall, identity_hash
+from pokayoke.core.flow.questions import build_review
 from pokayoke.core.flow.resolve import Found
 from pokayoke.core.flow.steps import (
-    Compute,
+    ChangeState,
+    CountOutput,
     Emit,
-    Keep,
-    Mark,
-    NotBegun,
     NotStarted,
-    Observe,
     Raised,
     Reaction,
     Returned,
+    RunUserCode,
     Settle,
     Step,
+    StoreText,
     TimedOut,
+    ToolNotStarted,
 )
-from pokayoke.core.json.canonical import dump
-from pokayoke.core.ledger.admission import Request
-from pokayoke.core.ledger.findings import in_doubt
-from pokayoke.core.ledger.transitions import Claim, Record, Settlement, Settling
-from pokayoke.core.output.last_known_good import degraded_value, whose
-from pokayoke.core.output.model_text import kind_of_problem, present, refusal_text
-from pokayoke.core.output.preview import preview
-from pokayoke.core.output.validate import Checked, check_output
-from pokayoke.core.state.kill_switch import Seen
-from pokayoke.core.state.run_state import Taint, tainted, unlatch
+from pokayoke.core.json.canonical import dump_sorted
+from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.findings import in_doubt_finding
+from pokayoke.core.ledger.transitions import Claim, Record, Settlement, SettlementState
+from pokayoke.core.output.last_known_good import degraded_value, last_good_owner
+from pokayoke.core.output.model_text import finding_kind_sentence, refusal_text, result_text
+from pokayoke.core.output.preview import build_preview
+from pokayoke.core.output.validate import OutputResult, check_output
+from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.core.state.run_state import Taint, latch_and_stop, unlatch
 
 CODES: dict[str, str] = {
     "no_output_contract": "nothing is promised about this tool's output, so it is unchecked",
@@ -58,7 +58,7 @@ UNCHECKED = Finding(  # always this very value
 )
 
 
-class Entered(msgspec.Struct, frozen=True, gc=False):
+class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     """A call that was admitted: the tool may start.
 
     Attributes:
@@ -70,15 +70,15 @@ class Entered(msgspec.Struct, frozen=True, gc=False):
         attempt: the ledger's number of this execution; 1 for a read.
     """
 
-    judged: Judged
-    plan: Plan
+    judged: PreparedCall
+    plan: CallPlan
     arguments: dict[str, Any]
     located: Mapping[str, Any] | None
     claim: Claim | None
     attempt: int = 1
 
 
-class Ran(msgspec.Struct, frozen=True, gc=False):
+class Attempts(msgspec.Struct, frozen=True, gc=False):
     """How often and how long the tool ran."""
 
     attempts: int
@@ -86,31 +86,33 @@ class Ran(msgspec.Struct, frozen=True, gc=False):
     exhausted: bool
 
 
-def leave(entered: Entered, scene: Scene, reaction: Reaction, ran: Ran) -> Generator[Step, Any, Outcome]:
+def finish_call(
+    entered: AdmittedCall, scene: CallEnvironment, reaction: Reaction, ran: Attempts
+) -> Generator[Step, Any, Outcome]:
     """Judge what the tool answered, settle what has to be settled, and say how the call ended."""
     judged, plan = entered.judged, entered.plan
     if not isinstance(reaction, Returned):
-        outcome = yield from _broken(entered, scene, reaction, ran)
-        note_ending(judged, scene, outcome)
+        outcome = yield from _finish_failed_execution(entered, scene, reaction, ran)
+        report_to_loop_guard(judged, scene, outcome)
         return outcome
     # Only invariants look at arguments, and by now the tool may have changed those that it was given.
-    arguments = judged.again() if judged.own and plan.contract.invariants else entered.arguments
+    arguments = judged.original_arguments() if judged.own and plan.contract.invariants else entered.arguments
     if plan.contract.output_hooks:
-        checked = yield from _check(plan, arguments, reaction.value)
+        checked = yield from _run_output_check(plan, arguments, reaction.value)
     else:
         checked = check_output(reaction.value, plan.contract, arguments=arguments, policy=plan.output)
     if checked.failure is not None:
-        outcome, result = (yield from _declared_failure(entered, scene, checked, ran)), None
+        outcome, result = (yield from _finish_declared_failure(entered, scene, checked, ran)), None
     elif checked.findings and scene.snapshot.policy.mode == "enforce":
-        outcome, result = (yield from _invalid(entered, scene, checked, ran)), None
+        outcome, result = (yield from _finish_invalid(entered, scene, checked, ran)), None
     else:
-        outcome, result = (yield from _valid(entered, scene, checked, ran)), checked.canonical
-    note_ending(judged, scene, outcome, result)
+        outcome, result = (yield from _finish_valid(entered, scene, checked, ran)), checked.canonical
+    report_to_loop_guard(judged, scene, outcome, result)
     return outcome
 
 
-def found_effect(
-    request: Request, plan: Plan, arguments: dict[str, Any], found: Found
+def settle_found_effect(
+    request: AdmissionRequest, plan: CallPlan, arguments: dict[str, Any], found: Found
 ) -> Generator[Step, Any, Settlement]:
     """What the ledger has to keep of an effect that a lookup has found: its output is checked like any other."""
     claim = request.claim
@@ -118,47 +120,49 @@ def found_effect(
     done = Settlement(claim.key, claim.claim_id, "completed", request.now, reference=found.reference, found=True)
     if found.output is msgspec.UNSET:
         return done
-    checked = yield from _check(plan, arguments, found.output)
+    checked = yield from _run_output_check(plan, arguments, found.output)
     if checked.findings or checked.failure is not None:
         reason = event.reason_of(checked.findings[0]) if checked.findings else "the target reports a failure"
         return msgspec.structs.replace(done, output_ok=False, failure=reason)
-    return msgspec.structs.replace(done, output=_kept(plan, checked))
+    return msgspec.structs.replace(done, output=_ledger_output(plan, checked))
 
 
-def _check(plan: Plan, arguments: dict[str, Any], value: Any) -> Generator[Step, Any, Checked]:
+def _run_output_check(plan: CallPlan, arguments: dict[str, Any], value: Any) -> Generator[Step, Any, OutputResult]:
     contract = plan.contract
     if not contract.output_hooks:
         return check_output(value, contract, arguments=arguments, policy=plan.output)
-    reaction: Reaction = yield Compute(
+    reaction: Reaction = yield RunUserCode(
         lambda: check_output(value, contract, arguments=arguments, policy=plan.output), plan.timeout
     )
     if isinstance(reaction, Returned):
-        return cast("Checked", reaction.value)
+        return cast("OutputResult", reaction.value)
     why = type(reaction.error).__name__ if isinstance(reaction, Raised) else f"no answer in {plan.timeout} s"
     finding = Finding(code="invariant_cut", blame="policy", message=f"checking the output did not finish: {why}")
-    return Checked(value=None, findings=(finding,))
+    return OutputResult(value=None, findings=(finding,))
 
 
-def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
+def _finish_valid(
+    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Outcome]:
     judged, plan, claim = entered.judged, entered.plan, entered.claim
     contract, stored, findings = plan.contract, checked.canonical, checked.findings
-    ended = None if claim is None else (yield from _recorded(entered, scene, checked, ran))
+    ended = None if claim is None else (yield from _record_completion(entered, scene, checked, ran))
     # What the host does with a count (an alert) may never end; what has happened is in the ledger by then.
     if findings:  # monitor mode hands it on all the same
-        yield _broke_contract(entered, scene)
+        yield _count_invalid_output(entered, scene)
     else:
-        scene.meter.valid(contract.name, scene.now, contract.effect == "read")
+        scene.meter.count_valid(contract.name, scene.now, contract.effect == "read")
     if ended is not None:
         return ended
     if plan.keeps and stored is not None and not (findings or checked.content):
-        scene.last_good.put(whose(scene), contract.id, judged.args_hash, stored, now=scene.now)
+        scene.last_good.put(last_good_owner(scene), contract.id, judged.args_hash, stored, now=scene.now)
     if scene.view.state.taints and not findings:
-        identity = identity_of(judged, contract)
-        yield Mark(lambda state: unlatch(state, contract.name, identity, step=scene.step))
+        identity = identity_hash(judged, contract)
+        yield ChangeState(lambda state: unlatch(state, contract.name, identity, step=scene.step))
     if findings and stored is None:  # nothing could be read of it, and null would be an answer
         text = refusal_text(findings, tool=contract.name)
     elif checked.chars <= scene.snapshot.policy.context.offload_chars:
-        text = present(
+        text = result_text(
             checked.value,
             tool=contract.name,
             call_id=judged.call.id,
@@ -167,7 +171,7 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
             content=checked.content,
         )
     else:
-        text = yield from _offloaded(entered, scene, checked)
+        text = yield from _offload_text(entered, scene, checked)
     notes = judged.notes + findings + checked.notes
     outcome = Outcome(
         status="ok",
@@ -185,59 +189,63 @@ def _valid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Genera
         attempts=ran.attempts,
     )
     told = None if contract.secret else stored
-    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, told, wire=checked.wire))
+    yield Emit(event.tool_result_event(judged, scene, outcome, ran.seconds, told, wire=checked.wire))
     return outcome
 
 
-def _recorded(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome | None]:
+def _record_completion(
+    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Outcome | None]:
     """Tell the ledger of a write that succeeded. Returns how the call ended if the ledger says otherwise.
 
     What broke its contract is kept for whoever monitors as well, and as broken: to everybody else it is no result.
     """
     broken = event.reason_of(checked.findings[0]) if checked.findings else ""
-    kept = None if broken and checked.canonical is None else _kept(entered.plan, checked)
-    lost: Finding | Record | None = yield _settling(entered, scene, "completed", output=kept, failure=broken)
+    kept = None if broken and checked.canonical is None else _ledger_output(entered.plan, checked)
+    lost: Finding | Record | None = yield _build_settle_step(entered, scene, "completed", output=kept, failure=broken)
     if isinstance(lost, Record):
-        return (yield from _overtaken(entered, scene, lost, ran))
-    return None if lost is None else (yield from _unrecorded(entered, scene, lost, checked, ran))
+        return (yield from _finish_overtaken(entered, scene, lost, ran))
+    return None if lost is None else (yield from _finish_unrecorded(entered, scene, lost, checked, ran))
 
 
-def _kept(plan: Plan, checked: Checked) -> bytes | None:
+def _ledger_output(plan: CallPlan, checked: OutputResult) -> bytes | None:
     """What the ledger keeps of an output: no secret, and of pictures and files nothing."""
     wordless = checked.value is None and bool(checked.content)
-    return None if plan.contract.secret or wordless else checked.canonical or _bytes(checked)
+    return None if plan.contract.secret or wordless else checked.canonical or _output_bytes(checked)
 
 
-def _offloaded(entered: Entered, scene: Scene, checked: Checked) -> Generator[Step, Any, str]:
+def _offload_text(entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult) -> Generator[Step, Any, str]:
     """A very long value as the model reads it: a preview with a handle."""
     tool, value, data = entered.plan.contract.name, checked.value, checked.canonical
-    handle: str = yield Keep(value if isinstance(value, str) else _bytes(checked).decode())
-    return preview(value, data, handle=handle, max_chars=scene.snapshot.policy.context.preview_chars, tool=tool)
+    handle: str = yield StoreText(value if isinstance(value, str) else _output_bytes(checked).decode())
+    return build_preview(value, data, handle=handle, max_chars=scene.snapshot.policy.context.preview_chars, tool=tool)
 
 
-def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
+def _finish_invalid(
+    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Outcome]:
     """The output broke its contract: the effect (if any) stands, the value must not be used."""
     judged, contract = entered.judged, entered.plan.contract
     policy = scene.snapshot.policy.safe_mode
     reason = event.reason_of(checked.findings[0])
     if entered.claim is not None:
-        yield _settling(entered, scene, "completed", failure=reason)
-    taint = Taint(contract.name, identity_of(entered.judged, entered.plan.contract), scene.step, reason)
+        yield _build_settle_step(entered, scene, "completed", failure=reason)
+    taint = Taint(contract.name, identity_hash(entered.judged, entered.plan.contract), scene.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
-    review = review_of(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
-    before, after = yield Mark(lambda state: tainted(state, taint, stops=stops), review)
-    yield _broke_contract(entered, scene)
+    review = build_review(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
+    before, after = yield ChangeState(lambda state: latch_and_stop(state, taint, stops=stops), review)
+    yield _count_invalid_output(entered, scene)
     value, findings = None, checked.findings
     if contract.effect == "read" and not stops:
         age, value = scene.last_good.get(
-            whose(scene), contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
+            last_good_owner(scene), contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
         )
         text = _degraded_text(entered, findings, value, age)
         if value is not None:
-            value = degraded_value(value, age, kind_of_problem(findings[0]))
+            value = degraded_value(value, age, finding_kind_sentence(findings[0]))
     else:
         text = refusal_text(findings, tool=contract.name)
-    outcome = _bad(
+    outcome = _failure_outcome(
         entered,
         ran,
         status="degraded" if contract.effect == "read" and not stops else "invalid_output",
@@ -252,80 +260,90 @@ def _invalid(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Gene
         safe_mode=policy.on_invalid_output,
         approval=review.id if review else None,
     )
-    yield Emit(event.tool_result(judged, scene, outcome, ran.seconds, None, wire=checked.wire))
+    yield Emit(event.tool_result_event(judged, scene, outcome, ran.seconds, None, wire=checked.wire))
     if before.effective_mode != after.effective_mode:
-        yield Emit(event.stop(after, scene.now, scene.step, "invalid_tool_output", policy.on_invalid_output))
+        yield Emit(event.stop_event(after, scene.now, scene.step, "invalid_tool_output", policy.on_invalid_output))
     return outcome
 
 
-def _broke_contract(entered: Entered, scene: Scene) -> Observe:
+def _count_invalid_output(entered: AdmittedCall, scene: CallEnvironment) -> CountOutput:
     contract = entered.plan.contract
-    return Observe(Seen(contract.name, valid=False, at=scene.now, read=contract.effect == "read", run_id=scene.run_id))
+    return CountOutput(
+        OutputObservation(contract.name, valid=False, at=scene.now, read=contract.effect == "read", run_id=scene.run_id)
+    )
 
 
-def _degraded_text(entered: Entered, findings: tuple[Finding, ...], value: Any, age: float) -> str:
+def _degraded_text(entered: AdmittedCall, findings: tuple[Finding, ...], value: Any, age: float) -> str:
     contract = entered.plan.contract
     said = refusal_text(findings, tool=contract.name)
     if value is None:
         return said
-    shown = present(value, tool=contract.name, call_id=entered.judged.call.id, trust="degraded")
+    shown = result_text(value, tool=contract.name, call_id=entered.judged.call.id, trust="degraded")
     return f"{said}\nThe last valid answer, {age:.0f} s old; do not write anything from it:\n{shown}"
 
 
-def _declared_failure(entered: Entered, scene: Scene, checked: Checked, ran: Ran) -> Generator[Step, Any, Outcome]:
+def _finish_declared_failure(
+    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Outcome]:
     """The tool answered that it failed. Its word is no proof that nothing happened: never run it again."""
     contract = entered.plan.contract
     said = checked.failure or ""
-    finding = reported(contract.name, said)
-    effect: Happened = "none"
+    finding = declared_failure_finding(contract.name, said)
+    effect: EffectStatus = "none"
     if entered.claim is not None:
         effect = "unknown"
-        known: Finding | Record | None = yield _settling(
+        known: Finding | Record | None = yield _build_settle_step(
             entered, scene, "failed_final", failure="the tool reported a failure"
         )
         if isinstance(known, Record):
-            return (yield from _overtaken(entered, scene, known, ran))
-    shown = present(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
+            return (yield from _finish_overtaken(entered, scene, known, ran))
+    shown = result_text(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
     text = f"{refusal_text((finding,), tool=contract.name)}\n{shown}"
     findings = (finding, *checked.findings)
-    outcome = _bad(entered, ran, status="failed", findings=findings, effect=effect, text=text)
-    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None, wire=checked.wire))
+    outcome = _failure_outcome(entered, ran, status="failed", findings=findings, effect=effect, text=text)
+    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None, wire=checked.wire))
     return outcome
 
 
-def _broken(
-    entered: Entered, scene: Scene, reaction: Raised | TimedOut | NotStarted, ran: Ran
+def _finish_failed_execution(
+    entered: AdmittedCall, scene: CallEnvironment, reaction: Raised | TimedOut | NotStarted, ran: Attempts
 ) -> Generator[Step, Any, Outcome]:
     """The tool raised or hung. For a write that means that nobody knows, unless the contract says so."""
     contract = entered.plan.contract
-    if isinstance(reaction, Raised) and isinstance(reaction.error, NotBegun):
+    if isinstance(reaction, Raised) and isinstance(reaction.error, ToolNotStarted):
         reaction = NotStarted(reaction.error.reason, reaction.error.blame)
     harmless = isinstance(reaction, NotStarted) or (
         isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
     )
     doubtful = entered.claim is not None and not harmless
-    finding = explain(reaction, contract.name, contract.effect, doubtful=doubtful, exhausted=ran.exhausted)
+    finding = execution_finding(reaction, contract.name, contract.effect, doubtful=doubtful, exhausted=ran.exhausted)
     status: Status = "failed"
-    effect: Happened = "none"
+    effect: EffectStatus = "none"
     if entered.claim is not None:
-        settling: Settling = "failed_retriable" if harmless else "in_doubt"
+        settling: SettlementState = "failed_retriable" if harmless else "in_doubt"
         # The ledger keeps what kind of failure it was; an exception's own text may hold secrets.
         never = isinstance(reaction, NotStarted) and ran.attempts == 1
-        known: Finding | Record | None = yield _settling(
+        known: Finding | Record | None = yield _build_settle_step(
             entered, scene, settling, failure=event.reason_of(finding), unstarted=never
         )
         if isinstance(known, Record):
-            return (yield from _overtaken(entered, scene, known, ran))
+            return (yield from _finish_overtaken(entered, scene, known, ran))
         if not harmless:
             status, effect = "in_doubt", "unknown"
     text = refusal_text((finding,), tool=contract.name)
-    outcome = _bad(entered, ran, status=status, findings=(finding,), effect=effect, text=text)
-    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    outcome = _failure_outcome(entered, ran, status=status, findings=(finding,), effect=effect, text=text)
+    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None))
     return outcome
 
 
-def _bad(
-    entered: Entered, ran: Ran, *, status: Status, findings: tuple[Finding, ...], effect: Happened, text: str
+def _failure_outcome(
+    entered: AdmittedCall,
+    ran: Attempts,
+    *,
+    status: Status,
+    findings: tuple[Finding, ...],
+    effect: EffectStatus,
+    text: str,
 ) -> Outcome:
     judged = entered.judged
     return Outcome(
@@ -346,10 +364,10 @@ def _bad(
     )
 
 
-def _settling(
-    entered: Entered,
-    scene: Scene,
-    state: Settling,
+def _build_settle_step(
+    entered: AdmittedCall,
+    scene: CallEnvironment,
+    state: SettlementState,
     *,
     output: bytes | None = None,
     failure: str = "",
@@ -365,30 +383,34 @@ def _settling(
     return Settle(report, claim.tool, entered.plan.contract.redact, sent)
 
 
-def _overtaken(entered: Entered, scene: Scene, record: Record, ran: Ran) -> Generator[Step, Any, Outcome]:
+def _finish_overtaken(
+    entered: AdmittedCall, scene: CallEnvironment, record: Record, ran: Attempts
+) -> Generator[Step, Any, Outcome]:
     """The ledger knows more than this execution, and answers in its place, so that all callers hear the same."""
     if entered.claim is None or record.claim_id != entered.claim.claim_id or record.decided_by:
-        yield Emit(event.late_effect(entered.judged, scene, record))
-    if record.answers:
-        outcome = already_done(entered.judged, record, entered.plan, monitors=scene.snapshot.policy.mode == "monitor")
+        yield Emit(event.late_effect_event(entered.judged, scene, record))
+    if record.is_final:
+        outcome = replayed_outcome(
+            entered.judged, record, entered.plan, monitors=scene.snapshot.policy.mode == "monitor"
+        )
     else:
-        finding = in_doubt(record)
+        finding = in_doubt_finding(record)
         text = refusal_text((finding,), tool=record.tool)
-        outcome = _bad(entered, ran, status="in_doubt", findings=(finding,), effect="unknown", text=text)
-    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+        outcome = _failure_outcome(entered, ran, status="in_doubt", findings=(finding,), effect="unknown", text=text)
+    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None))
     return outcome
 
 
-def _unrecorded(
-    entered: Entered, scene: Scene, lost: Finding, checked: Checked, ran: Ran
+def _finish_unrecorded(
+    entered: AdmittedCall, scene: CallEnvironment, lost: Finding, checked: OutputResult, ran: Attempts
 ) -> Generator[Step, Any, Outcome]:
     """The write succeeded and the ledger could not say so: an honest doubt, not a success. The host gets the value."""
     text = refusal_text((lost,), tool=entered.plan.contract.name)
-    outcome = _bad(entered, ran, status="in_doubt", findings=(lost,), effect="done", text=text)
+    outcome = _failure_outcome(entered, ran, status="in_doubt", findings=(lost,), effect="done", text=text)
     outcome = msgspec.structs.replace(outcome, value=checked.value)
-    yield Emit(event.tool_result(entered.judged, scene, outcome, ran.seconds, None))
+    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None))
     return outcome
 
 
-def _bytes(checked: Checked) -> bytes:
-    return dump(checked.value) if checked.canonical is None else checked.canonical
+def _output_bytes(checked: OutputResult) -> bytes:
+    return dump_sorted(checked.value) if checked.canonical is None else checked.canonical

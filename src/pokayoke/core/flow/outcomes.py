@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from pokayoke.core.call import Finding, Happened, Outcome, Status, StopReason
-from pokayoke.core.flow.plan import Plan
-from pokayoke.core.flow.prepare import Judged, Scene
+from pokayoke.core.call import EffectStatus, Finding, Outcome, Status, StopReason
+from pokayoke.core.flow.plan import CallPlan
+from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall
 from pokayoke.core.gate.rules import stop_reason_for
 from pokayoke.core.ledger.transitions import OPEN, Admission, Record
-from pokayoke.core.output.model_text import present, refusal_text
+from pokayoke.core.output.model_text import refusal_text, result_text
 
 CODES: dict[str, str] = {
     "already_done": "the same write ran before; its recorded result answers the call",
@@ -22,7 +22,7 @@ CODES: dict[str, str] = {
 }
 
 
-def refused(judged: Judged, finding: Finding, findings: tuple[Finding, ...]) -> Outcome:
+def refused_outcome(judged: PreparedCall, finding: Finding, findings: tuple[Finding, ...]) -> Outcome:
     """The outcome of a call that a room refused."""
     return Outcome(
         status="refused",
@@ -38,15 +38,15 @@ def refused(judged: Judged, finding: Finding, findings: tuple[Finding, ...]) -> 
     )
 
 
-def from_ledger(
-    judged: Judged, answer: Admission, findings: tuple[Finding, ...], reason: StopReason, key: str | None
+def ledger_outcome(
+    judged: PreparedCall, answer: Admission, findings: tuple[Finding, ...], reason: StopReason, key: str | None
 ) -> Outcome:
     """The outcome of a call that admission did not let through."""
     statuses: dict[str, Status] = {"in_doubt": "in_doubt", "failed": "failed", "pending": "pending"}
     return msgspec.structs.replace(
-        refused(judged, findings[0], findings),
+        refused_outcome(judged, findings[0], findings),
         status=statuses.get(answer.kind, "refused"),
-        effect=_happened(answer),
+        effect=_effect_status(answer),
         stop_reason=reason,
         key=key,
         retry_after=answer.retry_after,
@@ -54,7 +54,7 @@ def from_ledger(
     )
 
 
-def _happened(answer: Admission) -> Happened:
+def _effect_status(answer: Admission) -> EffectStatus:
     """Whether the effect of this very call happened: it may as long as its record is open, or in one that failed."""
     code, record = None if answer.finding is None else answer.finding.code, answer.record
     if record is None or code == "conflict":
@@ -64,7 +64,7 @@ def _happened(answer: Admission) -> Happened:
     return "unknown" if code == "in_progress" or record.state in (*OPEN, "failed_final") else "none"
 
 
-def already_done(judged: Judged, record: Record, plan: Plan, *, monitors: bool = False) -> Outcome:
+def replayed_outcome(judged: PreparedCall, record: Record, plan: CallPlan, *, monitors: bool = False) -> Outcome:
     """The outcome of a write that ran before: its recorded result, said to be of then.
 
     An output that broke its contract is none; who `monitors` is handed it all the same, as the first time.
@@ -100,18 +100,18 @@ def already_done(judged: Judged, record: Record, plan: Plan, *, monitors: bool =
             )
     note = f"already ran at {at}; its result was not kept"
     value, shown = None, f"{judged.tool} must not be sent again."
-    if record.output is not None and not _fits(record, plan):
+    if record.output is not None and not _may_replay_output(record, plan):
         note = f"already ran at {at}; its result is of {record.contract} and does not fit {plan.contract.id}"
     elif record.output is not None:
         note, value = f"already ran at {at}; result of then", msgspec.json.decode(record.output)
-        shown = present(value, tool=judged.tool, call_id=judged.call.id, trust=trust, canonical=record.output)
+        shown = result_text(value, tool=judged.tool, call_id=judged.call.id, trust=trust, canonical=record.output)
     finding = Finding(code="already_done", blame="model", message=f"{judged.tool} {note}")
     return msgspec.structs.replace(
         base, value=value, text=f"{note}\n{shown}", findings=(finding, *notes), message=finding.message
     )
 
 
-def _fits(record: Record, plan: Plan) -> bool:
+def _may_replay_output(record: Record, plan: CallPlan) -> bool:
     """Whether a recorded output may be read by who uses this version: its own, or one that it fits."""
     contract = plan.contract
     if record.contract == contract.id or contract.unchecked or record.output is None:
@@ -120,8 +120,12 @@ def _fits(record: Record, plan: Plan) -> bool:
     return isinstance(value, str) if contract.output is None else contract.output.is_valid(value)
 
 
-def note_ending(judged: Judged, scene: Scene, outcome: Outcome, result: bytes | None = None) -> None:
+def report_to_loop_guard(
+    judged: PreparedCall, scene: CallEnvironment, outcome: Outcome, result: bytes | None = None
+) -> None:
     """Tell the loop guard how the call ended; `result` is the outcome's value as compact JSON, where it is at hand."""
     effect = judged.plan.contract.effect if judged.plan else None
     snapshot = scene.snapshot
-    scene.view.rounds.note(outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=result)
+    scene.view.rounds.count_outcome(
+        outcome, judged.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=result
+    )

@@ -11,10 +11,10 @@ import msgspec
 from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.limits import own_limits
-from pokayoke.core.gate.rules import Principal, Rule, access_rule, denial, rules_for
-from pokayoke.core.ledger.admission import size_of
-from pokayoke.core.output.last_known_good import may_keep
+from pokayoke.core.contract.limits import contract_limits
+from pokayoke.core.gate.rules import Principal, Rule, access_finding, access_rule, rules_for
+from pokayoke.core.ledger.admission import amount_size
+from pokayoke.core.output.last_known_good import keeps_last_good
 from pokayoke.core.policy import (
     AccessPolicy,
     BudgetPolicy,
@@ -26,13 +26,13 @@ from pokayoke.core.policy import (
 )
 from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.state.loop_guard import KINDS, Kind, kinds_for
-from pokayoke.core.versions.rollout import version_withdrawn
+from pokayoke.core.versions.rollout import withdrawn_finding
 from pokayoke.errors import ContractError
 
 _NO_RETRY = RetryPolicy(retries=0)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CallPlan(msgspec.Struct, frozen=True):
     """How calls of one contract are treated.
 
     Attributes:
@@ -79,9 +79,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     policy: Policy
     catalogue: Catalogue
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, CallPlan]
     """Every plan by its contract's id."""
-    simple: Mapping[str, Plan] = {}
+    simple: Mapping[str, CallPlan] = {}
     """Plans by tool name, of contracts whose arguments only their schema judges: no code of a user's runs."""
     budgeted: bool = False
     """True if any budget limits the runs."""
@@ -90,41 +90,41 @@ class Snapshot(msgspec.Struct, frozen=True):
     shadows: Mapping[str, Snapshot] = {}
     """By tool name, the version (alone) that judges the same calls beside the one that decides."""
 
-    def find(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Plan | Finding:
+    def find_plan(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> CallPlan | Finding:
         """Return the plan for the name a model wrote, or the finding that no tool of this run has it.
 
         Args:
             name: the name.
             offered: gives the tools that the finding may speak of; None is all of them.
         """
-        found = self.catalogue.resolve(name, offered)
+        found = self.catalogue.resolve_name(name, offered)
         if isinstance(found, Finding):
             return found
         plan = self.plans.get(found.id)
-        return plan if plan is not None else version_withdrawn(found.name, found.version)
+        return plan if plan is not None else withdrawn_finding(found.name, found.version)
 
-    def writes(self, contract_id: str | None) -> bool:
+    def has_effect(self, contract_id: str | None) -> bool:
         """Say whether the contract of this id has an effect; False if there is none."""
         plan = self.plans.get(contract_id or "")
         return plan is not None and plan.contract.effect != "read"
 
-    def offered(self, principal: Principal | None) -> list[Contract]:
+    def offered_tools(self, principal: Principal | None) -> list[Contract]:
         """Return the tools that a caller may use; in monitor mode, where every call of them runs, all."""
-        return [plan.contract for plan in self.plans.values() if self._admits(plan, principal)]
+        return [plan.contract for plan in self.plans.values() if self._may_call(plan, principal)]
 
-    def offers(self, name: str, principal: Principal | None) -> bool | None:
+    def is_offered(self, name: str, principal: Principal | None) -> bool | None:
         """Say whether a caller is offered the tool that a name means; None if it means none."""
-        found = self.catalogue.get(name)
+        found = self.catalogue.find_contract(name)
         if found is None:
             return None
         plan = self.plans.get(found.id)
-        return plan is not None and self._admits(plan, principal)
+        return plan is not None and self._may_call(plan, principal)
 
-    def _admits(self, plan: Plan, principal: Principal | None) -> bool:
-        return self.policy.mode == "monitor" or denial(plan.access, plan.contract, principal) is None
+    def _may_call(self, plan: CallPlan, principal: Principal | None) -> bool:
+        return self.policy.mode == "monitor" or access_finding(plan.access, plan.contract, principal) is None
 
 
-def snapshot(
+def build_snapshot(
     contracts: Iterable[Contract],
     policy: Policy,
     kinds: Iterable[Kind] = (),
@@ -149,36 +149,40 @@ def snapshot(
         PolicyError: the policy of the loop guard names a kind of failure that there is not.
     """
     kept, ours = tuple(contracts), tuple(own)
-    plans = {contract.id: _plan(contract, policy, policy.access) for contract in kept if contract.id not in withdrawn}
+    plans = {
+        contract.id: _build_plan(contract, policy, policy.access) for contract in kept if contract.id not in withdrawn
+    }
     if ours:
         open_to_all = msgspec.structs.replace(policy.access, allow=())
-        plans |= {contract.id: _plan(contract, policy, open_to_all) for contract in ours}
+        plans |= {contract.id: _build_plan(contract, policy, open_to_all) for contract in ours}
     catalogue = Catalogue((*kept, *ours), prefixes=policy.validation.intake.prefixes)
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
-    beside = {contract.name: snapshot((contract,), policy, kinds) for contract in shadows}
+    beside = {contract.name: build_snapshot((contract,), policy, kinds) for contract in shadows}
     return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
 
 
-def _plan(contract: Contract, policy: Policy, who: AccessPolicy) -> Plan:
+def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPlan:
     reads = contract.effect == "read"
     approvals = policy.approvals
     # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
-    limits = (*own_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
+    limits = (
+        (*contract_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
+    )
     access = access_rule(contract, who)
-    return Plan(
+    return CallPlan(
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,
         access=access,
         rules=rules_for(contract, policy),
         rules_if_certain=(*(() if access is None else (access,)), *rules_for(contract, policy, certain=True)),
         limits=limits,
-        unsent=unsent_amounts(contract, limits),
+        unsent=default_amounts(contract, limits),
         asks=asks and enforced,
         trust="unchecked" if contract.unchecked else "checked",
-        keeps=may_keep(contract),
+        keeps=keeps_last_good(contract),
         alone=reads and not limits and not (asks and enforced),
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
         intake=policy.validation.intake,
@@ -188,7 +192,7 @@ def _plan(contract: Contract, policy: Policy, who: AccessPolicy) -> Plan:
     )
 
 
-def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[str, Any]:
+def default_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[str, Any]:
     """Return what counts for the limited arguments that a call leaves out: their declared defaults, or null.
 
     Null is the amount of an argument the tool has and nobody knows the default of. It cannot be measured,
@@ -208,9 +212,9 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
         defaults = [default for default in facts.defaults if default is not None]
         if not facts.nodes:
             continue
-        if limit.tool == contract.name and (wrong := unmeasured(contract, name)) is not None:
+        if limit.tool == contract.name and (wrong := amount_problem(contract, name)) is not None:
             raise ContractError(f"{contract.name}: a limit counts {name!r}, {wrong}")
-        found[name] = max(defaults, key=size_of) if defaults else None
+        found[name] = max(defaults, key=amount_size) if defaults else None
         if not defaults and name not in required and limit.tool == contract.name:
             raise ContractError(
                 f"{contract.name}: a limit counts {name!r}, which a call may leave out, and nobody knows what it is "
@@ -219,7 +223,7 @@ def unsent_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[
     return found
 
 
-def unmeasured(contract: Contract, name: str) -> str | None:
+def amount_problem(contract: Contract, name: str) -> str | None:
     """Return why the amount of an argument cannot be summed up, and what to do; None if it may be a number.
 
     A text may be one if the schema says which texts there are: by a pattern, by a format that is not a known
@@ -230,7 +234,7 @@ def unmeasured(contract: Contract, name: str) -> str | None:
         return None
     described = any("pattern" in node for node in facts.nodes) or facts.formats & {*contract.input.unknown_formats}
     told = [*facts.choices, *facts.defaults]
-    if (described and "string" in facts.types) or any(size_of(value) != math.inf for value in told):
+    if (described and "string" in facts.types) or any(amount_size(value) != math.inf for value in told):
         return None
     kinds = " or ".join(sorted(facts.types))
     return (

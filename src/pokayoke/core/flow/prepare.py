@@ -13,20 +13,28 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from pokayoke.core.call import Correction, Decision, Finding, ToolCall, Verdict
-from pokayoke.core.check.findings import needs
+from pokayoke.core.check.findings import required_fields_sentence
 from pokayoke.core.check.placeholders import may_hold_placeholder
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import Prepared, confidence, prepare
-from pokayoke.core.flow.plan import Plan, Snapshot
-from pokayoke.core.flow.steps import Compute, Raised, Reaction, Returned, Step
-from pokayoke.core.gate.rules import Asked, Principal, denial, first_objection, stop_reason_for
-from pokayoke.core.host_input import no_call
-from pokayoke.core.intake import REFUSALS, Reading, copied, finding_for, is_cut, read_arguments, refused
-from pokayoke.core.json.canonical import canonical, digest, dump
+from pokayoke.core.correct.correct import CorrectionResult, call_confidence, correct_arguments
+from pokayoke.core.flow.plan import CallPlan, Snapshot
+from pokayoke.core.flow.steps import Raised, Reaction, Returned, RunUserCode, Step
+from pokayoke.core.gate.rules import Principal, RuleInput, access_finding, first_finding, stop_reason_for
+from pokayoke.core.host_input import not_a_call_error
+from pokayoke.core.intake import (
+    REFUSALS,
+    Reading,
+    copy_arguments_fast,
+    is_cut,
+    read_arguments,
+    reading_finding,
+    refused_reading,
+)
+from pokayoke.core.json.canonical import canonical_bytes, dump_sorted, sha256_hex
 from pokayoke.core.json.strict import parse
-from pokayoke.core.output.last_known_good import LastGood
-from pokayoke.core.state.loop_guard import Rounds
-from pokayoke.core.state.run_state import RunState, blocked, repeated
+from pokayoke.core.output.last_known_good import LastKnownGood
+from pokayoke.core.state.loop_guard import TurnHistory
+from pokayoke.core.state.run_state import RunState, block_finding, repeated_finding
 
 CODES: dict[str, str] = {
     "correction_cut": "a declared corrector or validator did not come back in time",
@@ -34,7 +42,7 @@ CODES: dict[str, str] = {
 }
 
 
-class View(Protocol):
+class RunView(Protocol):
     """What a call may see of its run. Decisions that must not be raced are made in steps."""
 
     @property
@@ -43,20 +51,20 @@ class View(Protocol):
         ...
 
     @property
-    def rounds(self) -> Rounds:
+    def rounds(self) -> TurnHistory:
         """What the run's turn has seen."""
         ...
 
 
-class Meter(Protocol):
+class OutputMeter(Protocol):
     """Counts valid outputs; it only adds to a list, and what is counted is written elsewhere."""
 
-    def valid(self, tool: str, at: float, read: bool, /) -> None:
+    def count_valid(self, tool: str, at: float, read: bool, /) -> None:
         """Note an output that kept its contract: the tool, when its call began, and whether it only reads."""
         ...
 
 
-class Claimant(Protocol):
+class ClaimIdentity(Protocol):
     """Who claims a write: what a read never asks."""
 
     def scope(self, contract: Contract) -> tuple[str, str] | None:
@@ -68,7 +76,7 @@ class Claimant(Protocol):
         ...
 
 
-class Scene(msgspec.Struct, frozen=True):
+class CallEnvironment(msgspec.Struct, frozen=True):
     """Where and when a call plays.
 
     Attributes:
@@ -86,19 +94,19 @@ class Scene(msgspec.Struct, frozen=True):
     """
 
     snapshot: Snapshot
-    view: View
+    view: RunView
     run_id: str
-    claimant: Claimant
+    claimant: ClaimIdentity
     tenant: str | None
     principal: Principal | None
     step: int
     now: float
-    last_good: LastGood
+    last_good: LastKnownGood
     asks: bool
-    meter: Meter
+    meter: OutputMeter
 
 
-class Judged(msgspec.Struct, frozen=True, gc=False):
+class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     """What is known before the call may run.
 
     Attributes:
@@ -118,7 +126,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     """
 
     call: ToolCall
-    plan: Plan | None = None
+    plan: CallPlan | None = None
     arguments: dict[str, Any] | None = None
     args_hash: str = ""
     dumped: bytes | None = None
@@ -131,7 +139,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     also: tuple[Finding, ...] = ()
     own: bool = False
 
-    def again(self) -> dict[str, Any]:
+    def original_arguments(self) -> dict[str, Any]:
         """The arguments as they were judged, whatever a tool has made of them since."""
         arguments: dict[str, Any] = msgspec.json.decode(self.dumped or b"{}")
         return arguments
@@ -148,38 +156,40 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
         return (*first, *self.also, *self.notes)
 
 
-def judging(call: ToolCall, scene: Scene, read: Reading | None = None) -> Generator[Step, Any, Judged]:
+def prepare_call(
+    call: ToolCall, scene: CallEnvironment, read: Reading | None = None
+) -> Generator[Step, Any, PreparedCall]:
     """Decide over a call as far as that is possible before admission. `read` is its text as it was read at a glance."""
     if not isinstance(cast("object", call), ToolCall):
-        raise no_call(call)
+        raise not_a_call_error(call)
     snapshot, monitors = scene.snapshot, scene.snapshot.policy.mode == "monitor"
-    plan = snapshot.find(call.name, lambda: [one.name for one in snapshot.offered(scene.principal)])
+    plan = snapshot.find_plan(call.name, lambda: [one.name for one in snapshot.offered_tools(scene.principal)])
     if is_cut(call.stop_reason):
         known = None if isinstance(plan, Finding) else plan
-        return _unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
+        return _refuse_unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
     if isinstance(plan, Finding):
-        return Judged(call, refusal=plan, room="catalogue", args_hash=_signature(call))
-    denied = denial(plan.access, plan.contract, scene.principal)
-    reading = read or _read(call, plan)
+        return PreparedCall(call, refusal=plan, room="catalogue", args_hash=_raw_signature(call))
+    denied = access_finding(plan.access, plan.contract, scene.principal)
+    reading = read or _read_call_arguments(call, plan)
     if denied is not None and not monitors:
-        return _denied(call, plan, reading, denied)
+        return _deny_call(call, plan, reading, denied)
     value = reading.value
     effect = plan.contract.effect
     if value is None or (reading.grade == "edited" and effect != "read"):
-        return _unreadable(call, plan, reading)
-    prepared = yield from _prepared(plan, value, reading)
-    judged = _checked(call, plan, reading, prepared)
+        return _refuse_unreadable(call, plan, reading)
+    prepared = yield from _run_correction(plan, value, reading)
+    judged = _build_prepared_call(call, plan, reading, prepared)
     if judged.refusal is None:
-        judged = _ruled(judged, plan, scene)
+        judged = _apply_rules(judged, plan, scene)
     if denied is not None:  # monitor mode names the reason that would have come first
         judged = msgspec.structs.replace(judged, refusal=denied, also=())
-    return _monitored(judged) if monitors else judged
+    return _apply_monitor_mode(judged) if monitors else judged
 
 
-def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
+def prepare_call_fast(call: ToolCall, scene: CallEnvironment) -> PreparedCall | Reading | None:
     """Decide over the usual call in one look: strict text that fits its schema, and no rule that objects.
 
-    Says what `judging` says. Where there is anything to say, it says nothing, and hands on what it has read
+    Says what `prepare_call` says. Where there is anything to say, it says nothing, and hands on what it has read
     if that was strict text. Most calls are of the usual kind, and for small ones the way through the rooms is
     most of what a call costs.
     """
@@ -194,7 +204,7 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
     value: dict[str, Any]
     try:
         if type(given) is dict:
-            value, dumped = copied(given, limits.max_chars, limits.max_depth)
+            value, dumped = copy_arguments_fast(given, limits.max_chars, limits.max_depth)
         elif type(given) is str and len(given) <= limits.max_chars:
             value, dumped = parse(given, max_depth=limits.max_depth, sort=True, equal_duplicates=False)
         else:
@@ -205,20 +215,25 @@ def judged_at_a_glance(call: ToolCall, scene: Scene) -> Judged | Reading | None:
             return Reading(grade="exact", value=value, canonical=dumped)
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
-    args_hash = digest(dumped if contract.effect == "read" else canonical(value, dumped))  # as `_hash`, without a call
+    args_hash = sha256_hex(
+        dumped if contract.effect == "read" else canonical_bytes(value, dumped)
+    )  # as `_arguments_hash`, without a call
     repeats = scene.view.rounds.repeats
-    if repeats.counts and repeats.count(contract.name, args_hash) >= scene.snapshot.policy.loop.identical_failures:
+    if (
+        repeats.counts
+        and repeats.failure_count(contract.name, args_hash) >= scene.snapshot.policy.loop.identical_failures
+    ):
         return None
     rules = plan.rules_if_certain
-    if rules and first_objection(rules, Asked(contract, value, 1.0, scene.principal)) is not None:
+    if rules and first_finding(rules, RuleInput(contract, value, 1.0, scene.principal)) is not None:
         return None
-    return Judged(call, plan, value, args_hash, dumped, own=True)
+    return PreparedCall(call, plan, value, args_hash, dumped, own=True)
 
 
-def _read(call: ToolCall, plan: Plan) -> Reading:
+def _read_call_arguments(call: ToolCall, plan: CallPlan) -> Reading:
     if call.unread is not None:  # what stands around a call in its text cannot be seen here
         known = REFUSALS.get(call.unread, ("edited",))[0] != "edited"  # an edit without its text is a refusal
-        return refused(call.unread if known else "not_read")
+        return refused_reading(call.unread if known else "not_read")
     limits = plan.intake
     return read_arguments(
         call.arguments,
@@ -229,52 +244,54 @@ def _read(call: ToolCall, plan: Plan) -> Reading:
     )
 
 
-def _denied(call: ToolCall, plan: Plan, reading: Reading, refusal: Finding) -> Judged:
+def _deny_call(call: ToolCall, plan: CallPlan, reading: Reading, refusal: Finding) -> PreparedCall:
     """Refuse who may not call the tool. What was sent is written down, and nothing is said about it."""
     value = reading.value
-    dumped = None if value is None else reading.canonical or dump(value)
-    return Judged(
+    dumped = None if value is None else reading.canonical or dump_sorted(value)
+    return PreparedCall(
         call,
         plan,
         arguments=value,
-        args_hash=_signature(call) if value is None or dumped is None else _hash(plan.contract, value, dumped),
+        args_hash=_raw_signature(call)
+        if value is None or dumped is None
+        else _arguments_hash(plan.contract, value, dumped),
         dumped=dumped,
         refusal=refusal,
         repairs=reading.repairs,
     )
 
 
-def _unreadable(call: ToolCall, plan: Plan | None, reading: Reading) -> Judged:
+def _refuse_unreadable(call: ToolCall, plan: CallPlan | None, reading: Reading) -> PreparedCall:
     effect = plan.contract.effect if plan else "write"
     tool = plan.contract.name if plan else call.name
-    refusal = finding_for(reading, effect=effect, tool=tool)
-    if plan is not None and refusal.code in _NOTHING_NAMED:
-        hint = f"{refusal.hint} {needs(plan.contract.input, room=_NEEDS_ROOM)}"
+    refusal = reading_finding(reading, effect=effect, tool=tool)
+    if plan is not None and refusal.code in _NO_ARGUMENT_CODES:
+        hint = f"{refusal.hint} {required_fields_sentence(plan.contract.input, room=_MAX_FIELDS_CHARS)}"
         refusal = msgspec.structs.replace(refusal, hint=hint.strip())
-    return Judged(
+    return PreparedCall(
         call,
         plan,
-        args_hash=_signature(call),
+        args_hash=_raw_signature(call),
         refusal=refusal,
         room="intake",
         repairs=reading.repairs,
     )
 
 
-_NOTHING_NAMED = frozenset(("empty_arguments", "no_object", "not_an_object", "positional_arguments"))
+_NO_ARGUMENT_CODES = frozenset(("empty_arguments", "no_object", "not_an_object", "positional_arguments"))
 """Refusals of texts in which no argument is named: the model may not know which there are."""
-_NEEDS_ROOM = 240  # characters: the whole hint has to stay under 600
+_MAX_FIELDS_CHARS = 240  # characters: the whole hint has to stay under 600
 
 
-def _prepared(plan: Plan, value: dict[str, Any], reading: Reading) -> Generator[Step, Any, Prepared]:
+def _run_correction(plan: CallPlan, value: dict[str, Any], reading: Reading) -> Generator[Step, Any, CorrectionResult]:
     contract = plan.contract
     if not contract.input_hooks:
-        return prepare(value, contract, kinds=plan.kinds, canonical=reading.canonical)
-    reaction: Reaction = yield Compute(
-        lambda: prepare(value, contract, kinds=plan.kinds, canonical=reading.canonical), plan.timeout
+        return correct_arguments(value, contract, kinds=plan.kinds, canonical=reading.canonical)
+    reaction: Reaction = yield RunUserCode(
+        lambda: correct_arguments(value, contract, kinds=plan.kinds, canonical=reading.canonical), plan.timeout
     )
     if isinstance(reaction, Returned):
-        return cast("Prepared", reaction.value)
+        return cast("CorrectionResult", reaction.value)
     why = type(reaction.error).__name__ if isinstance(reaction, Raised) else f"no answer in {plan.timeout:g} s"
     finding = Finding(
         code="correction_cut",
@@ -282,43 +299,43 @@ def _prepared(plan: Plan, value: dict[str, Any], reading: Reading) -> Generator[
         message=f"a corrector or validator of {contract.name} did not finish: {why}",
         hint=f"{contract.name} could not be checked because of a technical problem. Tell the user.",
     )
-    return Prepared(value=value, corrections=(), findings=(finding,), changed=False)
+    return CorrectionResult(value=value, corrections=(), findings=(finding,), changed=False)
 
 
-def _checked(call: ToolCall, plan: Plan, reading: Reading, prepared: Prepared) -> Judged:
+def _build_prepared_call(call: ToolCall, plan: CallPlan, reading: Reading, prepared: CorrectionResult) -> PreparedCall:
     dumped = reading.canonical
     if prepared.changed or dumped is None:
-        dumped = dump(prepared.value)
+        dumped = dump_sorted(prepared.value)
     findings = prepared.findings
     certain = not reading.repairs and not prepared.corrections and call.confidence is None
-    return Judged(
+    return PreparedCall(
         call,
         plan,
         arguments=prepared.value,
-        args_hash=_hash(plan.contract, prepared.value, dumped),
+        args_hash=_arguments_hash(plan.contract, prepared.value, dumped),
         dumped=dumped,
         refusal=findings[0] if findings else None,
         room="check" if findings else "gate",
         corrections=prepared.corrections,
         repairs=reading.repairs,
-        confidence=1.0 if certain else confidence(reading.repairs, prepared.corrections, call.confidence),
+        confidence=1.0 if certain else call_confidence(reading.repairs, prepared.corrections, call.confidence),
         also=findings[1:],
         # Corrections and findings may hold parts of the arguments, and so may the code of a user.
         own=not (prepared.corrections or findings or plan.contract.input_hooks),
     )
 
 
-def _ruled(judged: Judged, plan: Plan, scene: Scene) -> Judged:
-    failed = scene.view.rounds.repeats.count(judged.tool, judged.args_hash)
+def _apply_rules(judged: PreparedCall, plan: CallPlan, scene: CallEnvironment) -> PreparedCall:
+    failed = scene.view.rounds.repeats.failure_count(judged.tool, judged.args_hash)
     if failed >= scene.snapshot.policy.loop.identical_failures:
-        return msgspec.structs.replace(judged, refusal=repeated(judged.tool, failed))
+        return msgspec.structs.replace(judged, refusal=repeated_finding(judged.tool, failed))
     corrected = tuple([item.at for item in judged.corrections])
-    asked = Asked(plan.contract, judged.arguments or {}, judged.confidence, scene.principal, corrected)
-    objection = first_objection(plan.rules, asked)
+    asked = RuleInput(plan.contract, judged.arguments or {}, judged.confidence, scene.principal, corrected)
+    objection = first_finding(plan.rules, asked)
     return judged if objection is None else msgspec.structs.replace(judged, refusal=objection)
 
 
-def _monitored(judged: Judged) -> Judged:
+def _apply_monitor_mode(judged: PreparedCall) -> PreparedCall:
     """In monitor mode a refusal of a readable call becomes a note, and nothing is changed."""
     if judged.refusal is None:
         return judged
@@ -332,52 +349,54 @@ def _monitored(judged: Judged) -> Judged:
     return msgspec.structs.replace(judged, refusal=None, room="gate", notes=(note, *judged.findings), also=())
 
 
-def identity_of(judged: Judged, contract: Contract) -> str:
+def identity_hash(judged: PreparedCall, contract: Contract) -> str:
     """Digest of the identity arguments: what makes two calls of a tool mean the same thing."""
     if contract.identity is None:
         return effect_hash(judged, contract)
-    arguments = _meant(judged, contract)
-    return digest(canonical({name: arguments.get(name) for name in contract.identity}))
+    arguments = _with_defaults(judged, contract)
+    return sha256_hex(canonical_bytes({name: arguments.get(name) for name in contract.identity}))
 
 
-def effect_hash(judged: Judged, contract: Contract) -> str:
+def effect_hash(judged: PreparedCall, contract: Contract) -> str:
     """Digest of what makes two writes the same call: all arguments but the volatile ones."""
     if not (contract.volatile or contract.defaults):
         return judged.args_hash
-    arguments = _meant(judged, contract)
-    return digest(canonical({name: value for name, value in arguments.items() if name not in contract.volatile}))
+    arguments = _with_defaults(judged, contract)
+    return sha256_hex(
+        canonical_bytes({name: value for name, value in arguments.items() if name not in contract.volatile})
+    )
 
 
-def _meant(judged: Judged, contract: Contract) -> dict[str, Any]:
+def _with_defaults(judged: PreparedCall, contract: Contract) -> dict[str, Any]:
     """The arguments with the defaults of those that were left out: who spells one out asks for no other effect."""
-    return {**contract.defaults, **judged.again()}
+    return {**contract.defaults, **judged.original_arguments()}
 
 
-def _hash(contract: Contract, arguments: dict[str, Any], dumped: bytes) -> str:
+def _arguments_hash(contract: Contract, arguments: dict[str, Any], dumped: bytes) -> str:
     """Digest of the arguments. Only an effect needs one hash for 1 and 1.0; reads are never ledgered."""
-    return digest(dumped if contract.effect == "read" else canonical(arguments, dumped))
+    return sha256_hex(dumped if contract.effect == "read" else canonical_bytes(arguments, dumped))
 
 
-def _signature(call: ToolCall) -> str:
+def _raw_signature(call: ToolCall) -> str:
     """A digest that tells equal unreadable calls apart from others."""
     raw = call.arguments
     if isinstance(raw, str):
-        return digest(raw.encode("utf-8", "surrogatepass"))
-    return digest(raw if isinstance(raw, bytes) else type(raw).__name__.encode())
+        return sha256_hex(raw.encode("utf-8", "surrogatepass"))
+    return sha256_hex(raw if isinstance(raw, bytes) else type(raw).__name__.encode())
 
 
-def verdict_under(judged: Judged, state: RunState) -> Verdict:
+def verdict_under(judged: PreparedCall, state: RunState) -> Verdict:
     """Say what would be decided over a judged call in a run that is in this state."""
     if judged.refusal is not None or judged.plan is None:
         return verdict_of(judged, "refuse")
     contract = judged.plan.contract
-    halted = blocked(state, contract.effect, contract.sources)
+    halted = block_finding(state, contract.effect, contract.sources)
     if halted is not None:
         return verdict_of(judged, "stop" if halted.code == "run_stopped" else "refuse", halted)
     return verdict_of(judged, "ask" if judged.plan.asks else "allow")
 
 
-def verdict_of(judged: Judged, decision: Decision, refusal: Finding | None = None) -> Verdict:
+def verdict_of(judged: PreparedCall, decision: Decision, refusal: Finding | None = None) -> Verdict:
     """Put what was decided into the public form."""
     refusal = judged.refusal or refusal
     contract = judged.plan.contract.id if judged.plan else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.prepare import Judged, Scene, identity_of
-from pokayoke.core.json.canonical import digest
+from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall, identity_hash
+from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.state.run_state import RunState, unlatch
 
 
-def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> Approval:
+def build_review(judged: PreparedCall, contract: Contract, scene: CallEnvironment, reason: str) -> Approval:
     """Return the question.
 
     Args:
@@ -20,13 +20,13 @@ def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> 
         scene: where the call plays.
         reason: what is wrong with the output.
     """
-    mark = digest(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
+    mark = sha256_hex(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
     return Approval(
         id=f"rv-{mark[:24]}",
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
-        arguments={"reason": reason, "identity": identity_of(judged, contract), "step": scene.step},
+        arguments={"reason": reason, "identity": identity_hash(judged, contract), "step": scene.step},
         run_id=scene.run_id,
         asked_at=scene.now,
         expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
@@ -35,7 +35,7 @@ def review_of(judged: Judged, contract: Contract, scene: Scene, reason: str) -> 
     )
 
 
-def consented(state: RunState, review: Approval) -> RunState:
+def apply_approved_review(state: RunState, review: Approval) -> RunState:
     """Return the run's state after a person's yes to a review: about the output it asked of, and no later one."""
     about: dict[str, Any] = review.arguments
     return unlatch(state, review.tool, about["identity"], step=about.get("step"))

@@ -14,9 +14,15 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.steps import Admit, Gone, Look, Reaction, Recall, Returned, Settle, Step
-from pokayoke.core.ledger.admission import Request
-from pokayoke.core.ledger.findings import compensated, in_doubt, lapsed, took_effect, why_lost
+from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, Reaction, ReadRecord, Returned, Settle, Step
+from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.findings import (
+    compensated_finding,
+    in_doubt_finding,
+    mark_in_doubt,
+    took_effect_finding,
+    unreachable_reason,
+)
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement
 
@@ -46,12 +52,12 @@ NOT_FOUND = NoTrace.NOT_FOUND
 UNKNOWN = NoTrace.UNKNOWN
 """A lookup's answer: the target cannot tell."""
 
-_ASKED = "; asked, "
-UNDOINGS = "compensation"
+_ASKED_SEPARATOR = "; asked, "
+COMPENSATION_RUN_ID = "compensation"
 """The run in whose name effects are undone, all of them."""
 
 
-def admitted(request: Request) -> Generator[Step, Any, Admission]:
+def admit_with_proof(request: AdmissionRequest) -> Generator[Step, Any, Admission]:
     """Ask for admission; if another process holds the claim, and is proven dead, ask again with the proof."""
     answer: Admission = yield Admit(request)
     claim, record = request.claim, answer.record
@@ -59,33 +65,35 @@ def admitted(request: Request) -> Generator[Step, Any, Admission]:
         return answer
     if record.state == "resolving" or answer.retry_after is None:
         return answer
-    seen: float | None = yield Gone(record.owner)
+    seen: float | None = yield CheckOwner(record.owner)
     if seen is None:
         return answer
-    again: Admission = yield Admit(_with(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen)))
-    return again if why_lost(again) is None else answer
+    again: Admission = yield Admit(
+        _with_claim(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen))
+    )
+    return again if unreachable_reason(again) is None else answer
 
 
-def standing(record: Record) -> Generator[Step, Any, Finding | None]:
+def undone_finding(record: Record) -> Generator[Step, Any, Finding | None]:
     """Look whether a completed effect still stands. Returns what is told in its place if it does not, or may not."""
-    undoing: Record | Finding | None = yield Recall(compensation_key(record.key), record.tool)
+    undoing: Record | Finding | None = yield ReadRecord(compensation_key(record.key), record.tool)
     if isinstance(undoing, Record):
-        return taken_back(record, undoing)
-    return None if undoing is None else took_effect(record.tool, undoing)
+        return compensation_finding(record, undoing)
+    return None if undoing is None else took_effect_finding(record.tool, undoing)
 
 
-def taken_back(record: Record, undoing: Record) -> Finding | None:
+def compensation_finding(record: Record, undoing: Record) -> Finding | None:
     """Return what is told in place of an effect that was undone, or may have been; None if it stands."""
-    return compensated(undoing) if is_of(undoing, record) else None
+    return compensated_finding(undoing) if undoes(undoing, record) else None
 
 
-def is_of(undoing: Record, record: Record) -> bool:
+def undoes(undoing: Record, record: Record) -> bool:
     """Whether this attempt of an effect was undone; an undoing that was claimed before is that of an earlier one."""
     return undoing.claimed_at >= record.claimed_at
 
 
-def resolved(
-    request: Request, contract: Contract, arguments: dict[str, Any], answer: Admission, lookup_timeout: float
+def resolve_doubt(
+    request: AdmissionRequest, contract: Contract, arguments: dict[str, Any], answer: Admission, lookup_timeout: float
 ) -> Generator[Step, Any, tuple[Admission, Found | None]]:
     """Ask the target, once the ledger has said that this call may.
 
@@ -103,40 +111,44 @@ def resolved(
     assert claim is not None, "only a claimed write is resolved"
     assert record is not None, "a doubt has a record"
     since, seen = record.dead_since, None
-    if _asks_for_proof(contract, record):
+    if _needs_death_proof(contract, record):
         # Before the question, never after: an executor may act between the answer and its own end.
-        seen = yield Gone(record.owner)
+        seen = yield CheckOwner(record.owner)
         since = seen if since is None else since
-    reaction: Reaction = yield Look(contract, claim.key, arguments, lookup_timeout)
+    reaction: Reaction = yield LookUp(contract, claim.key, arguments, lookup_timeout)
     said = reaction.value if isinstance(reaction, Returned) else UNKNOWN
     if isinstance(said, Found):
         return answer, said
-    wait = _wait(contract, since, seen) if said is NOT_FOUND else None
+    wait = _seconds_until_proof(contract, since, seen) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
         # A target that drops repeats may still have a first request under way: only a death or a settling ends a doubt.
-        doubt = lapsed(record).failure if contract.lookup_safe == "downstream_key" else ""
+        doubt = mark_in_doubt(record).failure if contract.lookup_safe == "downstream_key" else ""
         # Who was overtaken meanwhile finds a doubt, and does not ask about it a second time.
-        answer = yield Admit(_with(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False)))
+        answer = yield Admit(
+            _with_claim(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False))
+        )
         if answer.kind == "execute":
             return answer, None
-        if (lost := why_lost(answer)) is not None:
-            open_still = msgspec.structs.replace(record, failure=f"{lapsed(record).failure}; {lost.message}")
-            answer = Admission("in_doubt", in_doubt(open_still), record)
+        if (lost := unreachable_reason(answer)) is not None:
+            open_still = msgspec.structs.replace(record, failure=f"{mark_in_doubt(record).failure}; {lost.message}")
+            answer = Admission("in_doubt", in_doubt_finding(open_still), record)
     else:
-        answer = Admission("in_doubt", in_doubt(lapsed(record)), record, retry_after=wait)
-    known: Finding | Record | None = yield Settle(_undecided(claim, record, said, since, request.now), claim.tool)
+        answer = Admission("in_doubt", in_doubt_finding(mark_in_doubt(record)), record, retry_after=wait)
+    known: Finding | Record | None = yield Settle(
+        _undecided_settlement(claim, record, said, since, request.now), claim.tool
+    )
     # The first executor has completed meanwhile: then there is no doubt any more.
     return (Admission("replay", None, known) if isinstance(known, Record) else answer), None
 
 
-def _asks_for_proof(contract: Contract, record: Record) -> bool:
+def _needs_death_proof(contract: Contract, record: Record) -> bool:
     """Whether it matters that the executor is dead, or how long it has been by now."""
     if contract.lookup_safe == "downstream_key" or not record.owner:
         return False
     return record.dead_since is None or contract.lookup_safe == "settled"
 
 
-def _wait(contract: Contract, dead_since: float | None, now: float | None) -> float | None:
+def _seconds_until_proof(contract: Contract, dead_since: float | None, now: float | None) -> float | None:
     """Seconds until "not found" is proof enough to execute again; None if it never is for this doubt.
 
     `now` is a second of the clock by which `dead_since` was noted: that of the executor's machine, and None
@@ -154,13 +166,13 @@ def _wait(contract: Contract, dead_since: float | None, now: float | None) -> fl
     return contract.settle_after - (now - dead_since)
 
 
-def _undecided(claim: Claim, record: Record, said: Any, dead_since: float | None, now: float) -> Settlement:
+def _undecided_settlement(claim: Claim, record: Record, said: Any, dead_since: float | None, now: float) -> Settlement:
     why = "the target knows of no such effect" if said is NOT_FOUND else "the target cannot tell"
-    before = record.failure.partition(_ASKED)[0]
+    before = record.failure.partition(_ASKED_SEPARATOR)[0]
     return Settlement(
-        claim.key, claim.claim_id, "in_doubt", now, failure=f"{before}{_ASKED}{why}", dead_since=dead_since
+        claim.key, claim.claim_id, "in_doubt", now, failure=f"{before}{_ASKED_SEPARATOR}{why}", dead_since=dead_since
     )
 
 
-def _with(request: Request, claim: Claim) -> Request:
+def _with_claim(request: AdmissionRequest, claim: Claim) -> AdmissionRequest:
     return msgspec.structs.replace(request, claim=claim)

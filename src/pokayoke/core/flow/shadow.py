@@ -13,15 +13,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from pokayoke.core.call import Finding, ToolCall
-from pokayoke.core.flow.plan import Plan, Snapshot
-from pokayoke.core.flow.prepare import Judged, Scene, judging
-from pokayoke.core.flow.steps import Compute, Returned
-from pokayoke.core.output.validate import Checked, check_output
-from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.flow.plan import CallPlan, Snapshot
+from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall, prepare_call
+from pokayoke.core.flow.steps import Returned, RunUserCode
+from pokayoke.core.output.validate import OutputResult, check_output
+from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState
 
 
-class Look(msgspec.Struct, frozen=True):
+class VersionVerdict(msgspec.Struct, frozen=True):
     """What one version says.
 
     Attributes:
@@ -39,16 +39,18 @@ class Look(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-class _Nobody:
+class _EmptyRunView:
     """The view of a run in which nothing has happened yet: equal calls are judged alike."""
 
     __slots__ = ("rounds", "state")
 
     def __init__(self) -> None:
-        self.state, self.rounds = RunState(""), Rounds()
+        self.state, self.rounds = RunState(""), TurnHistory()
 
 
-def shadow_event(call: ToolCall, scene: Scene, stable: Plan, beside: Snapshot, raw: Any | UnsetType) -> dict[str, Any]:
+def shadow_event(
+    call: ToolCall, scene: CallEnvironment, stable: CallPlan, beside: Snapshot, raw: Any | UnsetType
+) -> dict[str, Any]:
     """Let both versions judge, and return the event that says whether they agree.
 
     Args:
@@ -59,9 +61,9 @@ def shadow_event(call: ToolCall, scene: Scene, stable: Plan, beside: Snapshot, r
         raw: what the tool returned; UNSET if it did not run, or raised.
     """
     (candidate,) = beside.plans.values()
-    before = look(call, scene, stable, scene.snapshot, raw)
-    after = look(call, scene, candidate, beside, raw)
-    differs = differences(before, after)
+    before = judge_version(call, scene, stable, scene.snapshot, raw)
+    after = judge_version(call, scene, candidate, beside, raw)
+    differs = list_differences(before, after)
     event: dict[str, Any] = {
         "ts": scene.now,
         "run_id": scene.run_id,
@@ -76,13 +78,13 @@ def shadow_event(call: ToolCall, scene: Scene, stable: Plan, beside: Snapshot, r
     if not differs:
         return event
     event["differs"] = differs
-    event["reason"] = "; ".join(_told(what, before, after) for what in differs)
+    event["reason"] = "; ".join(_describe_difference(what, before, after) for what in differs)
     event["findings"] = after.findings or before.findings
     marks = (*stable.contract.redact, *candidate.contract.redact)
     return {**event, "marks": marks} if marks else event
 
 
-def differences(before: Look, after: Look) -> tuple[str, ...]:
+def list_differences(before: VersionVerdict, after: VersionVerdict) -> tuple[str, ...]:
     """Return in what two versions differ: `call`, `arguments`, `output`, `value`."""
     found: list[str] = []
     if before.call != after.call:
@@ -100,44 +102,46 @@ def differences(before: Look, after: Look) -> tuple[str, ...]:
 ALLOW: Final = "allow"
 
 
-def look(call: ToolCall, scene: Scene, plan: Plan, force: Snapshot, raw: Any | UnsetType) -> Look:
+def judge_version(
+    call: ToolCall, scene: CallEnvironment, plan: CallPlan, force: Snapshot, raw: Any | UnsetType
+) -> VersionVerdict:
     """Return what one version says about a call and, if the tool ran, about its output."""
-    judged = _judged(call, msgspec.structs.replace(scene, snapshot=force, view=_Nobody()))
+    judged = _prepare_call_now(call, msgspec.structs.replace(scene, snapshot=force, view=_EmptyRunView()))
     refusal = judged.refusal or next((note for note in judged.notes if note.code == "monitored"), None)
     if refusal is not None:
-        return Look(_place(refusal), findings=judged.findings)
+        return VersionVerdict(_code_and_place(refusal), findings=judged.findings)
     if raw is UNSET:
-        return Look(ALLOW, judged.dumped)
+        return VersionVerdict(ALLOW, judged.dumped)
     checked = check_output(raw, plan.contract, arguments=judged.arguments or {}, policy=plan.output)
     value = checked.canonical if checked.ok else None
-    return Look(ALLOW, judged.dumped, _verdict(checked), value, checked.findings)
+    return VersionVerdict(ALLOW, judged.dumped, _output_verdict(checked), value, checked.findings)
 
 
-def _judged(call: ToolCall, scene: Scene) -> Judged:
+def _prepare_call_now(call: ToolCall, scene: CallEnvironment) -> PreparedCall:
     """Judge at once. Users' correctors and validators run here, without a deadline: nobody waits for a shadow."""
-    steps = judging(call, scene)
+    steps = prepare_call(call, scene)
     try:
         step = next(steps)
         while True:
-            assert isinstance(step, Compute), "judging asks for nothing else"
+            assert isinstance(step, RunUserCode), "judging asks for nothing else"
             step = steps.send(Returned(step.function()))
     except StopIteration as end:
-        judged: Judged = end.value
+        judged: PreparedCall = end.value
         return judged
 
 
-def _verdict(checked: Checked) -> str:
+def _output_verdict(checked: OutputResult) -> str:
     if checked.failure is not None:
         return "failed"
-    return _place(checked.findings[0]) if checked.findings else "valid"
+    return _code_and_place(checked.findings[0]) if checked.findings else "valid"
 
 
-def _place(finding: Finding) -> str:
+def _code_and_place(finding: Finding) -> str:
     code = finding.data["code"] if finding.code == "monitored" else finding.code
     return f"{code} at {finding.at}" if finding.at else str(code)
 
 
-def _told(what: str, before: Look, after: Look) -> str:
+def _describe_difference(what: str, before: VersionVerdict, after: VersionVerdict) -> str:
     if what in ("arguments", "value"):
         return f"{what}: not the same"
     one, other = (before.call, after.call) if what == "call" else (before.output, after.output)

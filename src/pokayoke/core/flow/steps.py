@@ -9,13 +9,13 @@ import msgspec
 
 from pokayoke.core.call import Blame
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.transitions import Claim, Settlement
-from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import RunState
 
 
-class Compute(msgspec.Struct, frozen=True):
+class RunUserCode(msgspec.Struct, frozen=True):
     """Run a pure function that calls users' code. It is cut at the contract's deadline; without one, it may hang.
 
     Answered with a `Reaction`; without a `timeout` in seconds, that is `Returned` or `Raised`.
@@ -25,7 +25,7 @@ class Compute(msgspec.Struct, frozen=True):
     timeout: float | None
 
 
-class Locate(msgspec.Struct, frozen=True, gc=False):
+class ResolvePaths(msgspec.Struct, frozen=True, gc=False):
     """Resolve path arguments inside their roots, without a race.
 
     Answered with a mapping of argument name to confined path(s), or a Finding.
@@ -38,17 +38,17 @@ class Locate(msgspec.Struct, frozen=True, gc=False):
 class Admit(msgspec.Struct, frozen=True, gc=False):
     """Ask for admission; `core/ledger/admission.py` decides inside the store. Answered with an `Admission`."""
 
-    request: Request
+    request: AdmissionRequest
 
 
-class Recall(msgspec.Struct, frozen=True, gc=False):
+class ReadRecord(msgspec.Struct, frozen=True, gc=False):
     """Read a record of the ledger for a call of `tool`. Answered with a `Record`, None, or a Finding (not read)."""
 
     key: str
     tool: str
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False):
+class AskPerson(msgspec.Struct, frozen=True, gc=False):
     """Put a question to the person behind the callback. Answered with True, False or None (later)."""
 
     approval: Approval
@@ -70,7 +70,7 @@ class Invoke(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
+class LookUp(msgspec.Struct, frozen=True, gc=False):
     """Ask the target whether an effect happened. Answered with `Returned`, `Raised` or `TimedOut`."""
 
     contract: Contract
@@ -79,7 +79,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     timeout: float
 
 
-class Gone(msgspec.Struct, frozen=True, gc=False):
+class CheckOwner(msgspec.Struct, frozen=True, gc=False):
     """Ask whether the process that owns a claim is dead.
 
     Answered with the second at which it was seen to be, or None if that is not proven. It is a second of
@@ -89,10 +89,10 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
     owner: str
 
 
-class Observe(msgspec.Struct, frozen=True, gc=False):
+class CountOutput(msgspec.Struct, frozen=True, gc=False):
     """Count an output for the kill switch. Nothing is answered."""
 
-    seen: Seen
+    seen: OutputObservation
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
@@ -116,7 +116,7 @@ class Settle(msgspec.Struct, frozen=True, gc=False):
     arguments: bytes = b"{}"
 
 
-class Mark(msgspec.Struct, frozen=True, gc=False):
+class ChangeState(msgspec.Struct, frozen=True, gc=False):
     """Change the run's state, and keep it where a restart finds it.
 
     `review` is a question to a person that goes with the change, or None. Answered with the states
@@ -127,7 +127,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     review: Approval | None = None
 
 
-class Keep(msgspec.Struct, frozen=True, gc=False):
+class StoreText(msgspec.Struct, frozen=True, gc=False):
     """Keep a large text aside. Answered with the handle by which the model can page through it."""
 
     text: str
@@ -139,7 +139,22 @@ class Emit(msgspec.Struct, frozen=True, gc=False):
     event: dict[str, Any]
 
 
-Step = Compute | Locate | Admit | Recall | Ask | Look | Gone | Invoke | Wait | Settle | Mark | Observe | Keep | Emit
+Step = (
+    RunUserCode
+    | ResolvePaths
+    | Admit
+    | ReadRecord
+    | AskPerson
+    | LookUp
+    | CheckOwner
+    | Invoke
+    | Wait
+    | Settle
+    | ChangeState
+    | CountOutput
+    | StoreText
+    | Emit
+)
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -167,7 +182,7 @@ class NotStarted(msgspec.Struct, frozen=True, gc=False):
     blame: Blame = "host"
 
 
-class NotBegun(Exception):  # noqa: N818 - no error: the framework goes another way
+class ToolNotStarted(Exception):  # noqa: N818 - no error: the framework goes another way
     """Raised by a framework's continuation instead of running the tool: by the framework's rules nothing happened.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import Raised, Reaction, Returned
-from pokayoke.core.output.transport import as_wire
+from pokayoke.core.output.transport import as_wire_response
 
 # RFC 9110 (408, 502, 503, 504), RFC 6585 (429), RFC 8470 (425): the same request may succeed later.
 _TRANSIENT_STATUS = frozenset((408, 425, 429, 502, 503, 504))
@@ -22,7 +22,7 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
     """
     reads = contract.effect == "read"
     if isinstance(reaction, Returned):
-        return reads and type(reaction.value) is not str and _says_later(reaction.value)
+        return reads and type(reaction.value) is not str and _is_retryable_response(reaction.value)
     if isinstance(reaction, Raised):
         if isinstance(reaction.error, contract.no_effect_errors):
             return not contract.transient_errors or isinstance(reaction.error, contract.transient_errors)
@@ -32,10 +32,10 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
     return False
 
 
-def _says_later(value: Any) -> bool:
+def _is_retryable_response(value: Any) -> bool:
     """True if a result is a response whose status says that the same request may succeed later."""
     try:
-        wire = as_wire(value)
+        wire = as_wire_response(value)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms will name it

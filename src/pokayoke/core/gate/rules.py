@@ -13,12 +13,12 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import Finding, StopReason
-from pokayoke.core.check.findings import clarification
+from pokayoke.core.check.findings import clarification_question
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.gate.paths import check_path, splits_at_sight
-from pokayoke.core.ident import text_id
+from pokayoke.core.gate.paths import check_path, normalise_path_fast
+from pokayoke.core.ident import as_text_id
 from pokayoke.core.policy import AccessPolicy, Policy
-from pokayoke.core.schema.facts import split
+from pokayoke.core.schema.facts import parse_pointer
 from pokayoke.errors import UsageError
 
 CODES: dict[str, str] = {
@@ -39,7 +39,7 @@ class Principal(msgspec.Struct, frozen=True, gc=False):
     roles: tuple[str, ...] = ()
 
 
-def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | None:
+def as_principal(who: str | dict[str, Any] | Principal | None) -> Principal | None:
     """Return a principal, out of an id or `{"id": ..., "roles": [...]}`.
 
     Raises:
@@ -57,11 +57,11 @@ def principal_of(who: str | dict[str, Any] | Principal | None) -> Principal | No
     roles = cast("object", who.roles)
     if not isinstance(roles, (tuple, list, set, frozenset)):
         raise UsageError(f"the roles of a principal are a list of texts, got {type(roles).__name__}")
-    known = [text_id(role, "a principal's role", empty=True) for role in cast("Collection[object]", roles)]
-    return Principal(text_id(who.id, "principal"), tuple(known))
+    known = [as_text_id(role, "a principal's role", empty=True) for role in cast("Collection[object]", roles)]
+    return Principal(as_text_id(who.id, "principal"), tuple(known))
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class RuleInput(msgspec.Struct, frozen=True, gc=False):
     """What the rules look at."""
 
     contract: Contract
@@ -71,7 +71,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     corrected: tuple[str, ...] = ()  # JSON pointers of what was put right
 
 
-Rule = Callable[[Asked], Finding | None]
+Rule = Callable[[RuleInput], Finding | None]
 
 
 def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> tuple[Rule, ...]:
@@ -91,7 +91,7 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
     return tuple(rules)
 
 
-def first_objection(rules: tuple[Rule, ...], asked: Asked) -> Finding | None:
+def first_finding(rules: tuple[Rule, ...], asked: RuleInput) -> Finding | None:
     """Return the first finding, or None if the call may go on."""
     for rule in rules:
         if finding := rule(asked):
@@ -99,9 +99,9 @@ def first_objection(rules: tuple[Rule, ...], asked: Asked) -> Finding | None:
     return None
 
 
-def denial(rule: Rule | None, contract: Contract, principal: Principal | None) -> Finding | None:
+def access_finding(rule: Rule | None, contract: Contract, principal: Principal | None) -> Finding | None:
     """Return why an access rule keeps a caller from a tool, whatever the arguments; None if it does not."""
-    return None if rule is None else rule(Asked(contract, {}, 1.0, principal))
+    return None if rule is None else rule(RuleInput(contract, {}, 1.0, principal))
 
 
 def stop_reason_for(finding: Finding) -> StopReason:
@@ -139,21 +139,21 @@ def access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:
     """
     name = contract.name
     if name in access.deny or (access.allow and name not in access.allow):
-        return lambda _: _denied(name, "it is not allowed by the configuration")
+        return lambda _: _denied_finding(name, "it is not allowed by the configuration")
     # One role of each list: what operators add narrows what the contract's author demanded, never widens it.
     needed = tuple(frozenset(roles) for roles in (contract.roles, access.roles.get(name, ())) if roles)
     if not needed:
         return None
 
-    def holds_role(asked: Asked) -> Finding | None:
+    def check_role(asked: RuleInput) -> Finding | None:
         held = asked.principal.roles if asked.principal else ()
         missing = any(roles.isdisjoint(held) for roles in needed)
-        return _denied(name, "the caller holds none of the roles it needs") if missing else None
+        return _denied_finding(name, "the caller holds none of the roles it needs") if missing else None
 
-    return holds_role
+    return check_role
 
 
-def _denied(name: str, why: str) -> Finding:
+def _denied_finding(name: str, why: str) -> Finding:
     return Finding(
         code="permission_denied",
         blame="policy",
@@ -163,20 +163,20 @@ def _denied(name: str, why: str) -> Finding:
 
 
 def _confidence_rule(threshold: float) -> Rule:
-    def certain_enough(asked: Asked) -> Finding | None:
+    def check_confidence(asked: RuleInput) -> Finding | None:
         if asked.confidence >= threshold:
             return None
         return Finding(
             code="low_confidence",
             message=f"confidence {asked.confidence:.2f} is below {threshold:.2f}",
-            hint=clarification(asked.contract.input, [split(at) for at in asked.corrected]),
+            hint=clarification_question(asked.contract.input, [parse_pointer(at) for at in asked.corrected]),
             data={"confidence": asked.confidence, "threshold": threshold},
         )
 
-    return certain_enough
+    return check_confidence
 
 
-def malformed_path(paths: Mapping[str, tuple[str, ...]], arguments: Mapping[str, Any]) -> Finding | None:
+def malformed_path_finding(paths: Mapping[str, tuple[str, ...]], arguments: Mapping[str, Any]) -> Finding | None:
     """Return the first finding about the text of a path argument, or None.
 
     Args:
@@ -185,7 +185,7 @@ def malformed_path(paths: Mapping[str, tuple[str, ...]], arguments: Mapping[str,
     """
     for name, roots in paths.items():
         value = arguments.get(name)
-        if value is None or (type(value) is str and splits_at_sight(value, roots)):
+        if value is None or (type(value) is str and normalise_path_fast(value, roots)):
             continue
         # What is neither a text nor a list of texts is no path: nobody could confine what is in it.
         listed = isinstance(value, list)
@@ -196,4 +196,4 @@ def malformed_path(paths: Mapping[str, tuple[str, ...]], arguments: Mapping[str,
 
 
 def _paths_rule(paths: Mapping[str, tuple[str, ...]]) -> Rule:
-    return lambda asked: malformed_path(paths, asked.arguments)
+    return lambda asked: malformed_path_finding(paths, asked.arguments)

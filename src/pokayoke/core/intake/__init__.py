@@ -1,6 +1,6 @@
 """Intake: the text a model wrote -> arguments and calls, graded by what can be proven."""
 
-from pokayoke.core.intake.arguments import copied, from_value, read_arguments
+from pokayoke.core.intake.arguments import copy_arguments, copy_arguments_fast, read_arguments
 from pokayoke.core.intake.calls import read_calls
 from pokayoke.core.intake.reading import (
     CODES,
@@ -10,9 +10,9 @@ from pokayoke.core.intake.reading import (
     Grade,
     ReadCall,
     Reading,
-    finding_for,
     is_cut,
-    refused,
+    reading_finding,
+    refused_reading,
 )
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "Grade",
     "ReadCall",
     "Reading",
-    "copied",
-    "finding_for",
-    "from_value",
+    "copy_arguments",
+    "copy_arguments_fast",
     "is_cut",
     "read_arguments",
     "read_calls",
-    "refused",
+    "reading_finding",
+    "refused_reading",
 ]

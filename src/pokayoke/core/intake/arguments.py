@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import orjson
 
-from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused
-from pokayoke.core.json.dump import dumps
-from pokayoke.core.json.serialise import undumpable
-from pokayoke.core.json.strict import StrictError, depth_of, parse
+from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused_reading
+from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.json.serialise import undumpable_reason
+from pokayoke.core.json.strict import StrictError, nesting_depth, parse
 
 if TYPE_CHECKING:
-    from pokayoke.core.intake.grading import Grading
+    from pokayoke.core.intake.grading import ArgumentGrader
 
 MAX_CHARS = 200_000
 MAX_DEPTH = 64
-_PLAIN = (
+_PLAIN_OPTIONS = (
     orjson.OPT_SORT_KEYS
     | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
@@ -50,31 +50,31 @@ def read_arguments(
         ContractError: `schema` is not a usable JSON Schema.
     """
     if is_cut(stop_reason):
-        return refused("cut_message")
+        return refused_reading("cut_message")
     if not isinstance(text, (str, bytes)):
-        return from_value(text, max_chars=max_chars, max_depth=max_depth)
+        return copy_arguments(text, max_chars=max_chars, max_depth=max_depth)
     if len(text) > max_chars and (isinstance(text, str) or len(text) > 4 * max_chars):
-        return refused("too_long", max_chars)
+        return refused_reading("too_long", max_chars)
     try:
         value, dump = parse(text, max_depth=max_depth, sort=True, equal_duplicates=False)
     except StrictError as error:
-        return _grading(schema, max_chars, max_depth).graded(text, error)
+        return _build_grader(schema, max_chars, max_depth).grade_text(text, error)
     if isinstance(text, bytes) and len(text) > max_chars and len(text.decode()) > max_chars:
-        return refused("too_long", max_chars)
+        return refused_reading("too_long", max_chars)
     if isinstance(value, dict):
         return Reading(grade="exact", value=cast(dict[str, Any], value), canonical=dump)
     if isinstance(value, str):
-        return _grading(schema, max_chars, max_depth).decoded(value)
-    return refused("not_an_object", 0)
+        return _build_grader(schema, max_chars, max_depth).read_encoded(value)
+    return refused_reading("not_an_object", 0)
 
 
-def _grading(schema: SchemaLike | None, max_chars: int, max_depth: int) -> Grading:
-    from pokayoke.core.intake.grading import Grading  # noqa: PLC0415 - its patterns are compiled when one is needed
+def _build_grader(schema: SchemaLike | None, max_chars: int, max_depth: int) -> ArgumentGrader:
+    from pokayoke.core.intake.grading import ArgumentGrader  # noqa: PLC0415 - its patterns are compiled when one is needed
 
-    return Grading(schema, max_chars, max_depth)
+    return ArgumentGrader(schema, max_chars, max_depth)
 
 
-def from_value(
+def copy_arguments(
     value: Any,
     *,
     max_chars: int = MAX_CHARS,
@@ -90,27 +90,27 @@ def from_value(
     Returns:
         A reading graded `exact` whose value shares nothing with the one given, or a refusal.
     """
-    if (code := undumpable(value, 4 * max_chars)) is not None:
-        return refused(code)
+    if (code := undumpable_reason(value, 4 * max_chars)) is not None:
+        return refused_reading(code)
     try:
-        dump = _plain_dump(value)
+        dump = _dump_sorted(value)
         copy: Any = msgspec.json.decode(dump)
         plain = bool(copy == value)  # False: NaN became null, a tuple a list, an object its text
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return refused("not_json")
+        return refused_reading("not_json")
     if not plain:
-        return refused("not_json")
+        return refused_reading("not_json")
     if not isinstance(copy, dict):
-        return refused("not_an_object")
-    if depth_of(copy) > max_depth:
-        return refused("too_deep")
+        return refused_reading("not_an_object")
+    if nesting_depth(copy) > max_depth:
+        return refused_reading("too_deep")
     if len(dump) > max_chars and len(dump.decode()) > max_chars:
-        return refused("too_long")
+        return refused_reading("too_long")
     return Reading(grade="exact", value=cast(dict[str, Any], copy), canonical=dump)
 
 
-def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, bytes]:
-    """Copy parsed arguments of the usual kind: `from_value` for those about which there is nothing to say.
+def copy_arguments_fast(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, bytes]:
+    """Copy parsed arguments of the usual kind: `copy_arguments` for those about which there is nothing to say.
 
     Args:
         value: a dict.
@@ -124,18 +124,18 @@ def copied(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, 
         ValueError: there may be something to say.
         TypeError: as above.
     """
-    if undumpable(value, max_chars) is None:
-        dump = dumps(value, _PLAIN)
+    if undumpable_reason(value, max_chars) is None:
+        dump = dump_exact_size(value, _PLAIN_OPTIONS)
         copy: Any = orjson.loads(dump)
         if copy == value and len(dump) <= max_chars and dump.count(b"[") + dump.count(b"{") <= max_depth:
             return copy, dump
     raise ValueError("these arguments need a closer look")
 
 
-def _plain_dump(value: Any) -> bytes:
+def _dump_sorted(value: Any) -> bytes:
     """Dump a value of unknown origin that may be dumped."""
     try:
-        return dumps(value, _PLAIN)
+        return dump_exact_size(value, _PLAIN_OPTIONS)
     except TypeError as exc:
         if "nteger" not in str(exc):
             raise

@@ -15,7 +15,7 @@ _TOKENS = re.compile(
 """Strings, brackets, and the tags of calls. An apostrophe in a word opens no string."""
 
 
-class Brackets:
+class BracketIndex:
     """The brackets of one text, as far as somebody asked.
 
     Attributes:
@@ -31,17 +31,17 @@ class Brackets:
         self._closers: dict[int, int] = {}
         self._walked = -1
 
-    def end(self, start: int) -> int:
+    def find_end(self, start: int) -> int:
         """Return where what a bracket at `start` opens is over; -1 if the tag of a call or the end comes first.
 
         Args:
             start: the offset of an opening bracket; the offsets of one text are asked for in rising order.
         """
         if start >= self._walked:
-            self._walk(start)
+            self._scan_from(start)
         return self._closers.get(start, -1)
 
-    def _walk(self, start: int) -> None:
+    def _scan_from(self, start: int) -> None:
         opened: list[int] = []
         for found in _TOKENS(self._text, start):
             sign = found[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, cast
 
-from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.tokens import Refusal
+from pokayoke.core.intake.reader import LenientReader
+from pokayoke.core.intake.tokens import TextRefused
 
 _NAMES = ("name", "tool", "tool_name", "toolName", "function", "function_name", "recipient_name")
 _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
@@ -17,14 +17,14 @@ _ACTION = ("action", "action_input")
 _INNER = ("function", "function_call", "functionCall", "tool_call")
 _LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
 _LISTS = ("tool_calls", "function_calls", "calls", "tool_uses")
-_WHOLE = "completed"
+_COMPLETE_STATUS = "completed"
 """The status of a whole call, as providers send it: any other may say that it is over, or not meant yet."""
 
 MISSING: Any = object()
 """Stands for arguments that are not there at all."""
 
 
-class Envelope(NamedTuple):
+class CallEnvelope(NamedTuple):
     """One call as an object carries it.
 
     Attributes:
@@ -38,7 +38,7 @@ class Envelope(NamedTuple):
     foreign: tuple[str, ...]
 
 
-def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
+def find_envelopes(value: Any, known: frozenset[str] | None) -> list[CallEnvelope] | None:
     """Return the calls an object or list carries, in order; None if it carries none.
 
     Args:
@@ -47,46 +47,52 @@ def envelopes(value: Any, known: frozenset[str] | None) -> list[Envelope] | None
     """
     if isinstance(value, list):
         items = cast(list[object], value)
-        found = [envelopes(item, known) for item in items]
+        found = [find_envelopes(item, known) for item in items]
         if not any(found):
             return None
-        return [call for calls in found for call in (calls or [Envelope("", 0, ())])]
+        return [call for calls in found for call in (calls or [CallEnvelope("", 0, ())])]
     if not isinstance(value, dict):
         return None
     members = cast(dict[str, Any], value)
     for key in _LISTS:
         if isinstance(members.get(key), list) and members[key]:
-            calls = envelopes(members[key], known)
-            beside = _others(members, {key, *(other for other in (*_LISTS, *_INNER) if not members.get(other))})
+            calls = find_envelopes(members[key], known)
+            beside = _foreign_members(
+                members, {key, *(other for other in (*_LISTS, *_INNER) if not members.get(other))}
+            )
             return calls and [call._replace(foreign=(*call.foreign, *beside)) for call in calls]
     for key in _INNER:
         if isinstance(members.get(key), dict):
-            return _one(members[key], known, _others(members, {key}))
-    return _one(members, known, ())
+            return _read_envelope(members[key], known, _foreign_members(members, {key}))
+    return _read_envelope(members, known, ())
 
 
-def _one(members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[str, ...]) -> list[Envelope] | None:
+def _read_envelope(
+    members: dict[str, Any], known: frozenset[str] | None, foreign: tuple[str, ...]
+) -> list[CallEnvelope] | None:
     if isinstance(members.get(_ACTION[0]), str) and _ACTION[1] in members:
-        return [Envelope(members[_ACTION[0]], members[_ACTION[1]], (*foreign, *_others(members, {*_ACTION})))]
+        return [
+            CallEnvelope(members[_ACTION[0]], members[_ACTION[1]], (*foreign, *_foreign_members(members, {*_ACTION})))
+        ]
     names = [key for key in _NAMES if isinstance(members.get(key), str)]
     arguments = [key for key in _ARGUMENTS if key in members]
     if not names or (not arguments and (known is None or members[names[0]] not in known)):
         return None
-    rest = (*foreign, *_others(members, {names[0], *arguments[:1]}))
-    return [Envelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]
+    rest = (*foreign, *_foreign_members(members, {names[0], *arguments[:1]}))
+    return [CallEnvelope(members[names[0]], members[arguments[0]] if arguments else MISSING, rest)]
 
 
-def _others(members: dict[str, Any], used: set[str]) -> tuple[str, ...]:
+def _foreign_members(members: dict[str, Any], used: set[str]) -> tuple[str, ...]:
     """Return the members that are no label."""
-    return (*(key for key in members if key not in used and key not in _LABELS), *_unfinished(members))
+    return (*(key for key in members if key not in used and key not in _LABELS), *_incomplete_status(members))
 
 
-def _unfinished(members: dict[str, Any]) -> tuple[str, ...]:
+def _incomplete_status(members: dict[str, Any]) -> tuple[str, ...]:
     """Return the status, if it is not that of a whole call."""
-    return () if members.get("status") in (None, _WHOLE) else ("status",)
+    return () if members.get("status") in (None, _COMPLETE_STATUS) else ("status",)
 
 
-def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
+def find_unreadable_envelopes(value: Any, known: frozenset[str] | None) -> list[CallEnvelope] | None:
     """Return the calls of a list whose items name a tool but carry their arguments in no known way.
 
     Such calls are refused one by one, which the model hears; leaving them out would lose them silently.
@@ -96,7 +102,7 @@ def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
         known: names of the tools on offer, if known: then every item has to name one of them.
     """
     items = cast("list[object]", value) if isinstance(value, list) else []
-    found: list[Envelope] = []
+    found: list[CallEnvelope] = []
     for item in items:
         members = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         name = next((members[key] for key in _NAMES if isinstance(members.get(key), str)), None)
@@ -104,14 +110,14 @@ def unopened(value: Any, known: frozenset[str] | None) -> list[Envelope] | None:
             name = next((key for key, inner in members.items() if isinstance(inner, dict)), None)
         if name is None or (known is not None and name not in known):
             return None
-        found.append(Envelope(name, MISSING, tuple(members)))
+        found.append(CallEnvelope(name, MISSING, tuple(members)))
     return found or None
 
 
 _KEYWORD = re.compile(r"([A-Za-z_]\w*+)\s*=(?!=)")
 
 
-def read_keywords(reader: Reader, position: int) -> tuple[dict[str, Any], int]:
+def read_keywords(reader: LenientReader, position: int) -> tuple[dict[str, Any], int]:
     """Read the arguments of a call from after its opening parenthesis; return them and where the call ends.
 
     Args:
@@ -123,27 +129,27 @@ def read_keywords(reader: Reader, position: int) -> tuple[dict[str, Any], int]:
     """
     text = reader.text
     members: dict[str, Any] = {}
-    position = reader.space(position)
+    position = reader.skip_space(position)
     if text[position : position + 1] == "{":
         members, position = reader.read_object(position + 1)
-        position = reader.space(position)
+        position = reader.skip_space(position)
         if text[position : position + 1] != ")":
-            raise Refusal("positional_arguments" if position < len(text) else "missing_closer", position)
+            raise TextRefused("positional_arguments" if position < len(text) else "missing_closer", position)
         return members, position + 1
     while text[position : position + 1] != ")":
         key = _KEYWORD.match(text, position)
         if key is None:
-            raise Refusal("positional_arguments" if position < len(text) else "cut_after_comma", position)
+            raise TextRefused("positional_arguments" if position < len(text) else "cut_after_comma", position)
         if key[1] in members:
-            raise Refusal("duplicate_key", position)
-        begin = reader.space(key.end())
+            raise TextRefused("duplicate_key", position)
+        begin = reader.skip_space(key.end())
         if begin >= len(text):
-            raise Refusal("cut_after_colon", begin)
+            raise TextRefused("cut_after_colon", begin)
         members[key[1]], position = reader.read_value(begin)
-        position = reader.space(position)
+        position = reader.skip_space(position)
         sign = text[position : position + 1]
         if sign == ",":
-            position = reader.space(position + 1)
+            position = reader.skip_space(position + 1)
         elif sign != ")":
-            raise Refusal("expression" if sign else "cut_after_comma", position)
+            raise TextRefused("expression" if sign else "cut_after_comma", position)
     return members, position + 1

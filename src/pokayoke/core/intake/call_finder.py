@@ -15,49 +15,55 @@ import msgspec
 
 from pokayoke.core.intake import call_markers as m
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.brackets import Brackets
-from pokayoke.core.intake.call_envelopes import CARRIERS, MISSING, Envelope, envelopes, unopened
-from pokayoke.core.intake.disowned import disown
-from pokayoke.core.intake.framing import KEYED, PARAMETER, strip_markup
-from pokayoke.core.intake.grading import Grading, flaw_of
+from pokayoke.core.intake.brackets import BracketIndex
+from pokayoke.core.intake.call_envelopes import (
+    CARRIERS,
+    MISSING,
+    CallEnvelope,
+    find_envelopes,
+    find_unreadable_envelopes,
+)
+from pokayoke.core.intake.disowned import refuse_disowned
+from pokayoke.core.intake.framing import KEY_START, PARAMETER, strip_markup
+from pokayoke.core.intake.grading import ArgumentGrader, reading_flaw
 from pokayoke.core.intake.python_calls import read_chain
-from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused
-from pokayoke.core.intake.schema_evidence import declared_by
-from pokayoke.core.intake.tagged_arguments import read_tagged
-from pokayoke.core.intake.tokens import Refusal
+from pokayoke.core.intake.reader import LenientReader
+from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused_reading
+from pokayoke.core.intake.schema_evidence import declared_properties
+from pokayoke.core.intake.tagged_arguments import read_tagged_arguments
+from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.strict import dump_compact
 
 _NEAR, _BODY = 200, 1_000
 MAX_CALLS = 1_000
 """Most calls of one message: what repeats more often is no message any more, and nothing of it is meant."""
-_BETWEEN = " \t\r\n,;"
+_CALL_SEPARATORS = " \t\r\n,;"
 """What separates calls."""
 
 
 def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
     """Find the calls in a text; see `read_calls`."""
-    finder = _Finder(text, tools, max_depth=max_depth)
-    finder.run()
+    finder = _CallFinder(text, tools, max_depth=max_depth)
+    finder.scan_text()
     if len(finder.calls) > MAX_CALLS:
-        return Calls(calls=(ReadCall(name="", reading=refused("too_many_calls"), span=(0, len(text))),))
-    calls = disown(text, finder.calls)
-    return Calls(calls=calls, rest=_rest(text, [call.span for call in calls]))
+        return Calls(calls=(ReadCall(name="", reading=refused_reading("too_many_calls"), span=(0, len(text))),))
+    calls = refuse_disowned(text, finder.calls)
+    return Calls(calls=calls, rest=_text_around_calls(text, [call.span for call in calls]))
 
 
-def _rest(text: str, spans: list[tuple[int, int]]) -> str:
+def _text_around_calls(text: str, spans: list[tuple[int, int]]) -> str:
     """Return what stands around the calls, without the markup that belonged to them."""
     pieces: list[str] = []
     position = 0
     for start, end in [*sorted(set(spans)), (len(text), len(text))]:
-        piece = strip_markup(text[position:start])[0].strip(_BETWEEN) if spans else text[position:start]
+        piece = strip_markup(text[position:start])[0].strip(_CALL_SEPARATORS) if spans else text[position:start]
         if piece:
             pieces.append(piece)
         position = max(position, end)
     return "\n".join(pieces).strip()
 
 
-class _Finder:
+class _CallFinder:
     """One walk over a text."""
 
     def __init__(self, text: str, tools: Tools, *, max_depth: int) -> None:
@@ -67,38 +73,38 @@ class _Finder:
         self.known = None if tools is None else frozenset(tools)
         self.schemas: Mapping[str, SchemaLike | None] = tools if isinstance(tools, Mapping) else {}
         self.ahead: dict[re.Pattern[str], int] = {}
-        self.gradings: dict[str, Grading] = {}
-        self.brackets = Brackets(text)
+        self.gradings: dict[str, ArgumentGrader] = {}
+        self.brackets = BracketIndex(text)
         self.first, self.last = len(text) - len(text.lstrip()), len(text.rstrip())
         self.leading = True
         self.quoted = False
         self.frame: tuple[int, int, int] | None = None
         self.passed: ReadCall | None = None
 
-    def run(self) -> None:
+    def scan_text(self) -> None:
         """Walk from one possible beginning to the next."""
         position = 0
         while len(self.calls) <= MAX_CALLS and (found := m.START.search(self.text, position)):
             kind = cast(str, found.lastgroup)
             start = found.start(kind)
             if kind == "header":
-                position = self._headed(start)
+                position = self._read_header_call(start)
             elif kind == "aside":
-                position = self._aside(found.end(), found[0])
+                position = self._skip_aside(found.end(), found[0])
             elif kind == "turn":
-                position = self._made_up(found.end())
+                position = self._handle_foreign_turn(found.end())
             elif kind == "behind":
-                position = self._thought(found.end())
+                position = self._discard_thoughts(found.end())
             elif kind == "frame":
-                position = self._framed(start, found.end(), opens=found[0] == "<tool_call>")
+                position = self._handle_frame_tag(start, found.end(), opens=found[0] == "<tool_call>")
             elif kind == "mark":
                 position = found.end()
             elif kind == "open":
-                position = self._enveloped(start)
+                position = self._read_envelopes(start)
             else:
-                position = self._called(start, found.end(), found["code"] or "", listed=kind == "calls")
+                position = self._read_python_call(start, found.end(), found["code"] or "", listed=kind == "calls")
 
-    def _aside(self, position: int, opener: str) -> int:
+    def _skip_aside(self, position: int, opener: str) -> int:
         """Pass over thoughts and quotations; if they have no end, nobody knows what is meant as a call."""
         if self.calls and m.OTHERS.match(opener):
             return len(self.text)
@@ -108,16 +114,16 @@ class _Finder:
         # The last sign is left: right behind it a call may begin.
         return position if end < 0 else end + len(closer.rstrip(">"))
 
-    def _made_up(self, position: int) -> int:
+    def _handle_foreign_turn(self, position: int) -> int:
         """Stop behind a call where the model made up who answers; before one, none behind is meant for sure."""
         self.quoted = True
         return len(self.text) if self.calls else position
 
-    def _thought(self, position: int) -> int:
+    def _discard_thoughts(self, position: int) -> int:
         """Forget what stands before the end of thoughts whose beginning was part of the prompt, if it is one."""
-        doubtful = m.MENTIONED(self.text, position) is not None
+        doubtful = m.MENTIONED_TAG(self.text, position) is not None
         self.calls = [
-            msgspec.structs.replace(call, reading=refused("quoted", position))
+            msgspec.structs.replace(call, reading=refused_reading("quoted", position))
             if call.reading.value is not None
             else call
             for call in self.calls
@@ -125,7 +131,7 @@ class _Finder:
         ]
         return position
 
-    def _framed(self, start: int, end: int, *, opens: bool) -> int:
+    def _handle_frame_tag(self, start: int, end: int, *, opens: bool) -> int:
         """Report a call between tags that no form of a call was found in."""
         if opens:
             self.frame = start, end, len(self.calls)
@@ -134,27 +140,27 @@ class _Finder:
             self.frame = None
             held = self.text[inside:start]
             if len(self.calls) == before and any(sign in held for sign in '{("'):
-                named = m.NAMED.search(held)
-                self._add(named[1] if named else "", refused("not_read", begin), begin, end)
+                named = m.NAME_MEMBER.search(held)
+                self._add_call(named[1] if named else "", refused_reading("not_read", begin), begin, end)
         return end - 1  # right behind the tag a call may begin
 
-    def _add(self, name: str, reading: Reading, start: int, end: int) -> None:
+    def _add_call(self, name: str, reading: Reading, start: int, end: int) -> None:
         if self.quoted and reading.value is not None:
-            reading = refused("quoted", start)
+            reading = refused_reading("quoted", start)
         self.calls.append(ReadCall(name=name, reading=reading, span=(start, end)))
 
-    def _headed(self, start: int) -> int:
+    def _read_header_call(self, start: int) -> int:
         """Read the arguments behind a name in a tag."""
         header = m.HEADER.match(self.text, start)
         assert header is not None
         name = next(group for group in header.groups() if group)
         begin = header.end()
-        tagged = read_tagged(self.text, begin, self.schemas.get(name), max_depth=self.max_depth)
+        tagged = read_tagged_arguments(self.text, begin, self.schemas.get(name), max_depth=self.max_depth)
         whole = tagged is not None and m.HEADER_END.match(self.text, tagged[1])
-        end = tagged[1] if tagged and whole else self._end_of_arguments(begin)
+        end = tagged[1] if tagged and whole else self._find_arguments_end(begin)
         reading = tagged[0] if tagged and whole else None
-        reading = reading or self._read(self.text[begin:end], name)
-        self._add(name, reading, start, end)
+        reading = reading or self._read_arguments(self.text[begin:end], name)
+        self._add_call(name, reading, start, end)
         if reading.value is None and not whole and PARAMETER(self.text[begin:end]):
             self.quoted = True  # where its last value ends, nobody knows
         closer = m.HEADER_END.match(self.text, end)
@@ -162,26 +168,26 @@ class _Finder:
             return len(self.text)  # the model made up what its tool answered, and all that follows from it
         return closer.end() if closer else end
 
-    def _end_of_arguments(self, begin: int) -> int:
+    def _find_arguments_end(self, begin: int) -> int:
         """Return where a tag ends the arguments: one inside their strings does not."""
-        reader = Reader(self.text, max_depth=self.max_depth)
+        reader = LenientReader(self.text, max_depth=self.max_depth)
         try:
-            value = reader.space(begin)
+            value = reader.skip_space(begin)
             whole = reader.read_value(value)[1] if value < len(self.text) else value
-        except Refusal as refusal:
-            self._doubt(refusal)
-            return self._outside(begin, begin, m.HEADER_END, m.HEADER)
-        return min(self._next(m.HEADER_END, whole), self._next(m.HEADER, whole))
+        except TextRefused as refusal:
+            self._mark_misquoted(refusal)
+            return self._find_outside_quotes(begin, begin, m.HEADER_END, m.HEADER)
+        return min(self._find_next(m.HEADER_END, whole), self._find_next(m.HEADER, whole))
 
-    def _doubt(self, refusal: Refusal) -> None:
+    def _mark_misquoted(self, refusal: TextRefused) -> None:
         """Take nothing behind a misplaced quote for a call: it may stand in a string."""
-        self.quoted = self.quoted or refusal.reason in m.MISQUOTED
+        self.quoted = self.quoted or refusal.reason in m.MISQUOTE_REASONS
 
-    def _outside(self, begin: int, position: int, *patterns: re.Pattern[str]) -> int:
+    def _find_outside_quotes(self, begin: int, position: int, *patterns: re.Pattern[str]) -> int:
         """Return where a pattern is found outside of the quotes opened since `begin`, or the end."""
         text, quote, seen = self.text, "", begin
         while True:
-            end = min(self._next(pattern, position) for pattern in patterns)
+            end = min(self._find_next(pattern, position) for pattern in patterns)
             for sign in m.QUOTE.findall(text, seen, end):
                 if sign == quote:
                     quote = ""
@@ -191,30 +197,30 @@ class _Finder:
                 return end
             seen, position = end, end + 1
 
-    def _read(self, text: str, name: str) -> Reading:
+    def _read_arguments(self, text: str, name: str) -> Reading:
         return read_arguments(text, schema=self.schemas.get(name), max_depth=self.max_depth)
 
-    def _enveloped(self, start: int) -> int:
+    def _read_envelopes(self, start: int) -> int:
         """Read an object or list that may carry calls."""
-        reader = Reader(self.text, max_depth=self.max_depth)
+        reader = LenientReader(self.text, max_depth=self.max_depth)
         try:
             value, end = reader.read_value(start)
-        except Refusal as refusal:
-            return self._broken(start, refusal)
-        found = envelopes(value, self.known)
+        except TextRefused as refusal:
+            return self._report_unreadable(start, refusal)
+        found = find_envelopes(value, self.known)
         if found is None and start <= self.first and end >= self.last:
-            found = unopened(value, self.known)
-        found = found or self._titled(value, start, end)
+            found = find_unreadable_envelopes(value, self.known)
+        found = found or self._find_titled_call(value, start, end)
         if found is None:
-            self._rival(value, start)
+            self._refuse_ambiguous_call(value, start)
             return end
-        reason = self._flaw(reader, start, end)
+        reason = self._value_flaw(reader, start, end)
         for call in found:
-            reading = refused(reason, end) if reason else self._opened(call, reader, end)
-            self._add(call.name, reading, start, end)
+            reading = refused_reading(reason, end) if reason else self._read_carried_arguments(call, reader, end)
+            self._add_call(call.name, reading, start, end)
         return end
 
-    def _titled(self, value: Any, start: int, end: int) -> list[Envelope] | None:
+    def _find_titled_call(self, value: Any, start: int, end: int) -> list[CallEnvelope] | None:
         """Return the call of a message that is a tool's name and an object of its arguments, and nothing else.
 
         The name is alone on its line before the object, or the only key of an object around it.
@@ -231,43 +237,43 @@ class _Finder:
             return None
         if title not in self.known or strip_markup(text[end:])[0]:
             return None
-        declared = declared_by(self.schemas.get(title))
+        declared = declared_properties(self.schemas.get(title))
         fits = members.keys() <= declared["properties"].keys() and not (alone and declared["required"] - members.keys())
-        return [Envelope(title, members, ())] if members and fits else None
+        return [CallEnvelope(title, members, ())] if members and fits else None
 
-    def _rival(self, value: Any, start: int) -> None:
+    def _refuse_ambiguous_call(self, value: Any, start: int) -> None:
         """Refuse the call right before an object of arguments for its tool and nothing else: which are meant?"""
         last = self.calls[-1] if self.calls else None
         if last is None or last is self.passed or last.reading.value is None or not isinstance(value, dict):
             return
         self.passed = last  # no other object stands right behind it
-        declared = declared_by(self.schemas.get(last.name))["properties"]
+        declared = declared_properties(self.schemas.get(last.name))["properties"]
         members = cast(dict[str, Any], value)
-        beside = strip_markup(self.text[last.span[1] : start])[0].strip(_BETWEEN)
+        beside = strip_markup(self.text[last.span[1] : start])[0].strip(_CALL_SEPARATORS)
         if members and (members.keys() <= declared.keys() or members.keys() <= CARRIERS) and not beside:
-            self.calls[-1] = ReadCall(name=last.name, reading=refused("several_values", start), span=last.span)
+            self.calls[-1] = ReadCall(name=last.name, reading=refused_reading("several_values", start), span=last.span)
 
-    def _flaw(self, reader: Reader, start: int, end: int) -> str | None:
+    def _value_flaw(self, reader: LenientReader, start: int, end: int) -> str | None:
         """Name what makes a whole value doubtful: it ended too early or too late."""
         if reader.unclosed:
             return "missing_closer"
-        return "extra_closer" if m.GOES_ON(self.text, end) else flaw_of(reader, start, end)
+        return "extra_closer" if m.CONTINUED_VALUE(self.text, end) else reading_flaw(reader, start, end)
 
-    def _opened(self, call: Envelope, reader: Reader, end: int) -> Reading:
+    def _read_carried_arguments(self, call: CallEnvelope, reader: LenientReader, end: int) -> Reading:
         """Read the arguments an envelope carries."""
         arguments, repairs = call.arguments, tuple(reader.repairs)
         if call.foreign:
-            return refused("unknown_envelope")
+            return refused_reading("unknown_envelope")
         if isinstance(arguments, dict):
             value = cast(dict[str, Any], arguments)
             if repairs:
-                return self._grading(call.name).judged(reader, value, end)
+                return self._grader_for(call.name).grade_value(reader, value, end)
             return Reading(grade="exact", value=value, canonical=dump_compact(value, sort=True))
         if arguments is MISSING or arguments is None:
             arguments = ""
         if not isinstance(arguments, str):
-            return refused("not_an_object")
-        reading = self._read(arguments, call.name)
+            return refused_reading("not_an_object")
+        reading = self._read_arguments(arguments, call.name)
         if reading.value is None or not repairs:
             return reading
         return Reading(
@@ -279,37 +285,37 @@ class _Finder:
             canonical=reading.canonical,
         )
 
-    def _grading(self, name: str) -> Grading:
+    def _grader_for(self, name: str) -> ArgumentGrader:
         """Return what grades the arguments of a tool; made once, as it may compile the schema."""
         if name not in self.gradings:
-            self.gradings[name] = Grading(self.schemas.get(name), len(self.text), self.max_depth)
+            self.gradings[name] = ArgumentGrader(self.schemas.get(name), len(self.text), self.max_depth)
         return self.gradings[name]
 
-    def _broken(self, start: int, refusal: Refusal) -> int:
+    def _report_unreadable(self, start: int, refusal: TextRefused) -> int:
         """Report a call that cannot be read, or pass over braces that are none."""
-        end = self._next(m.RESYNC, max(start + 1, refusal.position))
-        if self._next(m.HINT, start) >= end:
-            return self._no_call(start, refusal, end)
-        self._doubt(refusal)
-        end = self._outside(start, max(start + 1, refusal.position), m.RESYNC)
-        named = m.NAMED.search(self.text, start, end)
-        self._add(named[1] if named else "", refused(refusal.reason, refusal.position), start, end)
+        end = self._find_next(m.RESYNC, max(start + 1, refusal.position))
+        if self._find_next(m.CALL_HINT, start) >= end:
+            return self._skip_non_call(start, refusal, end)
+        self._mark_misquoted(refusal)
+        end = self._find_outside_quotes(start, max(start + 1, refusal.position), m.RESYNC)
+        named = m.NAME_MEMBER.search(self.text, start, end)
+        self._add_call(named[1] if named else "", refused_reading(refusal.reason, refusal.position), start, end)
         return end
 
-    def _no_call(self, start: int, refusal: Refusal, end: int) -> int:
+    def _skip_non_call(self, start: int, refusal: TextRefused, end: int) -> int:
         """Pass over what a bracket begins that is neither readable nor a call: what its strings hold is none either."""
-        closed = self.brackets.end(start)
+        closed = self.brackets.find_end(start)
         if closed >= 0:
             return closed
-        if self.brackets.cut and KEYED(self.text, start + 1):
+        if self.brackets.cut and KEY_START(self.text, start + 1):
             self.quoted = True
         if refusal.reason.startswith("cut"):
             return end
         if self.text.startswith("/*", refusal.position):
-            return min(end, self._next(m.COMMENT_END, refusal.position))
+            return min(end, self._find_next(m.COMMENT_END, refusal.position))
         return max(start + 1, refusal.position)
 
-    def _next(self, pattern: re.Pattern[str], position: int) -> int:
+    def _find_next(self, pattern: re.Pattern[str], position: int) -> int:
         """Return where a pattern is next found, or the end; each stretch is searched only once."""
         known = self.ahead.get(pattern, -1)
         if known < position:
@@ -317,7 +323,7 @@ class _Finder:
             known = self.ahead[pattern] = found.start() if found else len(self.text)
         return known
 
-    def _called(self, start: int, opened: int, code: str, *, listed: bool) -> int:
+    def _read_python_call(self, start: int, opened: int, code: str, *, listed: bool) -> int:
         """Read `name(key=value)`, or a list of such calls; return where to go on.
 
         In the middle of a text only names of tools are calls; without a list of tools, only what
@@ -340,8 +346,8 @@ class _Finder:
         )
         found = [call.name for call in written]
         told = code and not m.LINE_END(self.text, end)
-        if refusal is None and (told or m.BLOCK(self.text[max(0, start - _BODY) : start])):
-            refusal = Refusal("not_read", start)
+        if refusal is None and (told or m.STATEMENT_BODY(self.text[max(0, start - _BODY) : start])):
+            refusal = TextRefused("not_read", start)
         if refusal is not None:
             names = [*found, name] if name else found
             cut = refusal.reason.startswith(("cut", "lost")) or bool(found and name and not listed)
@@ -349,12 +355,12 @@ class _Finder:
             if not guessed and (self.known is None or self.known.isdisjoint(names)):
                 return max(opened, end)  # from each call of a chain on, the same stops it
             for one in names:
-                self._add(one, refused(refusal.reason, refusal.position), start, len(self.text))
+                self._add_call(one, refused_reading(refusal.reason, refusal.position), start, len(self.text))
             return len(self.text)
         if self.known is not None and not leading and not self.known.issuperset(found):
             return opened
         for call in written:
-            flaw = flaw_of(call.reader, call.start, call.end)
-            reading = self._grading(call.name).judged(call.reader, call.value, call.end)
-            self._add(call.name, refused(flaw, call.end) if flaw else reading, start, end)
+            flaw = reading_flaw(call.reader, call.start, call.end)
+            reading = self._grader_for(call.name).grade_value(call.reader, call.value, call.end)
+            self._add_call(call.name, refused_reading(flaw, call.end) if flaw else reading, start, end)
         return end

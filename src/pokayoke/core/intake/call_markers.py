@@ -49,21 +49,21 @@ START = re.compile(
     rf"(?P<code>(?:[A-Za-z_]\w{{0,40}}[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\()?)(?P<call>{NAME}\()"
 )
 RESYNC = re.compile(r"</?(?:tool_call|function_call|function)\b|<\|(?:call|im_start|start|eom_id|eot_id)\|>")
-HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
-NAMED = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({NAME})["']""")
+CALL_HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arguments|args|parameters)["']\s*:""")
+NAME_MEMBER = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({NAME})["']""")
 COMMENT_END = re.compile(r"\*/")
-MENTIONED = re.compile(r"[.,;:)\"'`]|[ \t]+[a-z]").match
+MENTIONED_TAG = re.compile(r"[.,;:)\"'`]|[ \t]+[a-z]").match
 """What is behind a tag that a sentence only mentions."""
 TAG_END = re.compile(r"[\s>\]▷]")
 QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
-MISQUOTED = frozenset(
+MISQUOTE_REASONS = frozenset(
     {"cut_in_escape", "cut_in_key", "cut_in_string", "inner_quote", "line_break_in_key", "lost_quote"}
 )
 QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
 """The words before a call that a sentence mentions as code; a colon announces one."""
-GOES_ON = re.compile(r"\s*+(?:[}:]|,?\s*+(?:\"[^\"\\\n]*+\"|'[^'\\\n]*+')\s*+:)").match
+CONTINUED_VALUE = re.compile(r"\s*+(?:[}:]|,?\s*+(?:\"[^\"\\\n]*+\"|'[^'\\\n]*+')\s*+:)").match
 """What is behind a value that ended too early: a bracket, or the next key."""
-BLOCK = re.compile(
+STATEMENT_BODY = re.compile(
     r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
     r"(?:[ \t]*+\n|\1[ \t]++[^\n][^\n]*+\n)*\1[ \t]+\Z",
     re.MULTILINE,

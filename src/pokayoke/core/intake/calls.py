@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH
-from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, is_cut, refused
+from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, is_cut, refused_reading
 from pokayoke.errors import UsageError
 
 
@@ -50,22 +50,22 @@ def read_calls(
         plain.encode()
     except UnicodeError as exc:
         reason = "invalid_utf8" if isinstance(exc, UnicodeDecodeError) else "lone_surrogate"
-        return _unreadable(refused(reason), len(text))
+        return _refuse_whole_text(refused_reading(reason), len(text))
     if len(plain) > max_chars:
-        return _unreadable(refused("too_long", max_chars), len(plain))
+        return _refuse_whole_text(refused_reading("too_long", max_chars), len(plain))
     from pokayoke.core.intake.call_finder import find_calls  # noqa: PLC0415 - its patterns are compiled when one is needed
 
     try:
         found = find_calls(plain, tools, max_depth=max_depth)
     except RecursionError:
-        return _unreadable(refused("too_deep"), len(plain))
+        return _refuse_whole_text(refused_reading("too_deep"), len(plain))
     if not is_cut(stop_reason):
         return found
-    cut = refused("cut_message")
+    cut = refused_reading("cut_message")
     return Calls(
         calls=tuple(ReadCall(name=call.name, reading=cut, span=call.span) for call in found.calls), rest=found.rest
     )
 
 
-def _unreadable(reading: Reading, length: int) -> Calls:
+def _refuse_whole_text(reading: Reading, length: int) -> Calls:
     return Calls(calls=(ReadCall(name="", reading=reading, span=(0, length)),))

@@ -12,7 +12,7 @@ from collections.abc import Container
 from functools import lru_cache
 
 from pokayoke.core.intake.framing import DENIED, IS_WRONG, strip_markup
-from pokayoke.core.intake.reading import ReadCall, refused
+from pokayoke.core.intake.reading import ReadCall, refused_reading
 
 _FAILED = (
     r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
@@ -40,7 +40,7 @@ _DISOWNS = re.compile(
     re.IGNORECASE,
 ).search
 """Words of a sentence that leads to a call, or goes on behind it, by which the call is not to be made."""
-_TELLS = re.compile(
+_ANSWER_EXAMPLE = re.compile(
     r"\b(?:returns|retrieves|fetches|includes|contains|provides|output|results?)\b[^.!?]*\bfor (?:example|instance)\b"
     r"|for (?:example|instance),? (?:it|this) (?:returns|gives|includes)\b",
     re.IGNORECASE,
@@ -54,13 +54,13 @@ _GOES_AHEAD = re.compile(
     re.IGNORECASE,
 ).search
 """The last part of a sentence that denies something else, and leads to the call that is made instead."""
-_ONLY_SAID = re.compile(
+_CONDITION_OR_EXAMPLE = re.compile(
     r"\b(?:if|unless|until|before|when|once|would|example|illustration|instance|hypothetical(?:ly)?)\b"
     rf"|\b{DENIED}\s+(?:\w+\s+){{0,2}}{_MAKING} (?:this|it|that|these|them)\b",
     re.IGNORECASE,
 ).search
 """Words of a condition or an example, which all of a sentence is part of, or a denial of the call itself."""
-_TOLD = re.compile(
+_PAST_OR_QUESTION = re.compile(
     rf"\b(?:(?:earlier|previously|before|last time),? (?:I|we|you)(?: (?:have|had))?"
     rf"|(?:I|we|you) (?:(?:have|had) )?(?:already|earlier|previously)) {_MADE}(?: \w+){{0,2}}\W*\Z"
     r"|\b(?:the following|this)(?: \w+){0,2} (?:has )?(?:failed|(?:was|were) (?:rejected|refused|denied))\W*\Z"
@@ -109,11 +109,11 @@ _BEGINS = r"\A(?:\W*(?:and|but|next|now|or|so|then)\b)*\W*"
 _NEEDED = r"(?:allowed|necessary|needed|permitted|possible|real|final|meant)"
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _compile_any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-_LEADS = _any(
+_LEADS = _compile_any(
     # Possible, or under a condition
     rf"\b(?:would|could|might)(?: (?:\w+|have to|need to))? (?:{_MAKING}|write\b)|\b(?:may|might) need\W*\Z",
     rf"\b(?:was|were) (?:going|about|tempted|supposed) to {_MAKING}|\btempt(?:ing|ed) to {_MAKING}|\bnext turn\b"
@@ -148,7 +148,7 @@ _LEADS = _any(
     r"|\b(?:is it|would it be) (?:ok|okay|fine|all ?right) (?:if|to)\b",
 ).search
 """Words of a sentence that leads to a call by which it is possible, past, somebody else's, or denied."""
-_MENTIONS = _any(
+_MENTIONS = _compile_any(
     # What somebody else says
     r"(?<!what you )(?<!as you )\b(?:says?|said|shows?|showed|writes|contains?|reads|posted|returned|answered|replied"
     r"|suggests?|recommends?"
@@ -184,12 +184,12 @@ _UNDERTAKES = re.compile(
     re.IGNORECASE,
 ).sub
 """What the model says that it does now, with what it does it to, up to the call."""
-_ASKS = _any(
+_ASKS = _compile_any(
     rf"\b(?:do you want|would you like)(?: me)? to {_MAKING}[^?]*\?\W*\Z|\bplease confirm\b",
     r"\A\W*(?:q|question|what (?:does|would|if|happens))\b[^?]*\?\W*\Z",
 ).search
 """A sentence before a call that asks for leave, or about the call."""
-_FOLLOWS = _any(
+_FOLLOWS = _compile_any(
     r"(?-i:is|was|were|would|has|had)\b",  # goes on about the call
     rf"(?:(?:no|stop)(?=[,.:;!]|\W*\Z)|(?:cancel|abort|hold on|or)\W*\Z|no need to {_MAKING})",
     rf"(?:that|this|it)(?:(?: is|['’]s| was) not|(?: is| was)n['’]t) {_NEEDED}\b",
@@ -226,7 +226,7 @@ _FOLLOWS = _any(
 ).match
 """Words that begin what is said behind a call if they are about a call that is not made, or not yet."""
 _SHOWN = r"(?:call|usage|use|way|one|this|like this|message|request|arguments?|values?|attempt|case|approval|example)"
-_HEADS = _any(
+_HEADS = _compile_any(
     r"[^\w~]*(?:(?:an?|the|some|my|your|our|its|\w+['’]s)\s+)?(?:"
     r"(?:examples?|samples?|usage|syntax|template|anti-?patterns?)(?:\s+\w+){0,2}"
     r"|(?:wrong|bad|incorrect|invalid|not|avoid|never|old|previous|last|earlier|former|failed|rejected|propos(?:al|ed)"
@@ -238,11 +238,11 @@ _HEADS = _any(
 ).fullmatch
 """A heading, or a label, of what is no call of the model's own."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_HESITATES = re.compile(
+_HESITATION = re.compile(
     r"\A(?:(?:oh|ah|uh|um|er+|hm+|ups|well|but|however|although|and|ok|okay)\b\W*)+", re.IGNORECASE
 ).sub
 """Words before those that take a call back."""
-_AMENDED = re.compile(
+_AMENDMENT = re.compile(
     r"(?:the )?(\w+(?: \w+)?) (?:should|must|ha[sd] to|needs? to) (?:be|have been|read|say)\b", re.IGNORECASE
 ).match
 _QUOTED_LINE = re.compile(r"[ \t]*+(?:>|//|#(?!#)|[-*] \[ \])").match
@@ -253,7 +253,7 @@ _QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„
 _NEAR = 200
 
 
-def disown(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
+def refuse_disowned(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
     """Return the calls of a text, those refused that the words around them disown."""
     names: dict[tuple[int, int], set[str]] = {}
     for call in calls:
@@ -269,7 +269,7 @@ def disown(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
         )
     }
     return tuple(
-        ReadCall(name=call.name, reading=refused("disowned", call.span[0]), span=call.span)
+        ReadCall(name=call.name, reading=refused_reading("disowned", call.span[0]), span=call.span)
         if call.span in disowned and call.reading.value is not None
         else call
         for call in calls
@@ -286,14 +286,14 @@ def is_disowned(before: str, after: str, *, followed: bool, names: Container[str
         names: the arguments of the call, in lower case; a sentence behind it that says what one should be, amends it.
     """
     is_short = len(before) <= _NEAR and len(after) <= _NEAR
-    if (_set_off_nearby if is_short else _is_set_off)(before, after):
+    if (_is_marked_off_cached if is_short else _is_marked_off)(before, after):
         return True
-    disowned, behind = _worded(before[-_NEAR:], after[:_NEAR], followed)
-    return disowned or _amends(behind, names)
+    disowned, behind = _judge_sentences(before[-_NEAR:], after[:_NEAR], followed)
+    return disowned or _is_amendment(behind, names)
 
 
 @lru_cache(maxsize=512)
-def _worded(before: str, after: str, followed: bool) -> tuple[bool, str]:
+def _judge_sentences(before: str, after: str, followed: bool) -> tuple[bool, str]:
     """Return whether sentences next to a call disown it, and the one behind it.
 
     Remembered: a model announces its calls in few words, and looking at them takes longer than reading the call.
@@ -306,27 +306,27 @@ def _worded(before: str, after: str, followed: bool) -> tuple[bool, str]:
         (_DENIES(lead) if ended else (_DISOWNS(lead) and not _leads_elsewhere(lead)) or _AWAITS(lead))
         or (not ended and (_LEADS(lead) or (_MENTIONS(lead) and _MENTIONS(_UNDERTAKES(r"\1", lead)))))
         or _ASKS(lead)
-        or _TOLD(lead)
+        or _PAST_OR_QUESTION(lead)
         or _HEADS(lead)
-        or (not leads_on and _DISOWNS(behind) and _DISOWNS(_TELLS("", behind)))
-        or any(_TAKES_BACK(said) or _FOLLOWS(said) for said in {behind, _HESITATES("", behind)})
+        or (not leads_on and _DISOWNS(behind) and _DISOWNS(_ANSWER_EXAMPLE("", behind)))
+        or any(_TAKES_BACK(said) or _FOLLOWS(said) for said in {behind, _HESITATION("", behind)})
     )
     return disowned, behind
 
 
-def _amends(behind: str, names: Container[str]) -> bool:
+def _is_amendment(behind: str, names: Container[str]) -> bool:
     """Return whether a sentence says what one of some arguments should have been."""
-    found = _AMENDED(_HESITATES("", behind))
+    found = _AMENDMENT(_HESITATION("", behind))
     return found is not None and found[1].lower().replace(" ", "_") in names
 
 
 def _leads_elsewhere(lead: str) -> bool:
     """Return whether a sentence denies one thing, without a condition, and goes on to the call it makes."""
     ahead = _GOES_AHEAD(lead)
-    return ahead is not None and _DISOWNS(lead[ahead.start() :]) is None and _ONLY_SAID(lead) is None
+    return ahead is not None and _DISOWNS(lead[ahead.start() :]) is None and _CONDITION_OR_EXAMPLE(lead) is None
 
 
-def _is_set_off(before: str, after: str) -> bool:
+def _is_marked_off(before: str, after: str) -> bool:
     """Return whether signs around a call make it something that is only shown: struck out, quoted or commented out."""
     if before.endswith("~~") and after.startswith("~~"):
         return True
@@ -341,5 +341,5 @@ def _is_set_off(before: str, after: str) -> bool:
     return _QUOTED_LINE(line) is not None
 
 
-_set_off_nearby = lru_cache(maxsize=512)(_is_set_off)
+_is_marked_off_cached = lru_cache(maxsize=512)(_is_marked_off)
 """The same for what is short, remembered for the same reason."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from itertools import chain
 
-from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.tokens import LEFT_OUT, Refusal
+from pokayoke.core.intake.reader import LenientReader
+from pokayoke.core.intake.tokens import OMISSION, TextRefused
 
 _TAG = re.compile(
     r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
@@ -24,7 +24,7 @@ PARAMETER = re.compile(
 _NAME = re.compile(r"[A-Za-z_$][\w.$-]*+")
 _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
-KEYED = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
+KEY_START = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
 _NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
 _PROVEN_LABELS = _NEUTRAL_LABELS | {"data", "input", "parameters", "params"}
@@ -36,9 +36,9 @@ _MEMBER = re.compile(
 """A line that reads like a member: a name, a sign, a value."""
 _KEY_END = re.compile(r"\"[ \t]*+:").search
 """The end of a key, wherever it began."""
-_LABELLED = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
+_LABEL_LINES = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
-_GIVEN = re.compile(
+_GIVEN_WORDS = re.compile(
     r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
     r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null|none)\b))"
 ).findall
@@ -58,8 +58,8 @@ _OPTION = re.compile(
     re.MULTILINE,
 ).findall
 """Words written as options, alone on a line with a text below, or the first of a line that says what they are."""
-_TAGGED = re.compile(r"<([\w.$-]{1,60})>").findall
-_GLUED = re.compile(r"\.\w").match
+_TAG_NAMES = re.compile(r"<([\w.$-]{1,60})>").findall
+_GLUED_WORD = re.compile(r"\.\w").match
 _ASIDE = (
     r"(?:[\w.-]{1,40}:)?(?i:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|inner_monologue"
     r"|(?:available_)?tools|examples?|drafts?|del|strike|blockquote"
@@ -74,12 +74,12 @@ _ASIDES = re.compile(rf"{ASIDE_OPENS}|({ASIDE_CLOSES})").findall
 DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
 _OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
 """Verbs that are never about an object beside them: `don't worry`."""
-_NOT_MEANT = re.compile(
+_DENIAL = re.compile(
     rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
 ).search
 """Words before an object that say that it is not to be sent."""
 IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
-_TAKEN_BACK = re.compile(
+_RETRACTION = re.compile(
     rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! (?:while|for (?:the|its|an?)(?: tool['’]s)? (?:result"
     rf"|answer|response|output))\b)"
     r"|oops|correction|scratch that|never ?mind"
@@ -93,7 +93,7 @@ _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
 
-def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
+def find_object(reader: LenientReader, names: frozenset[str]) -> tuple[int, bool]:
     """Return where the object begins, and True if its opening brace is missing.
 
     The offset is that of the opening brace, of the first key if the brace is missing, or of
@@ -104,34 +104,34 @@ def find_object(reader: Reader, names: frozenset[str]) -> tuple[int, bool]:
     """
     text = reader.text
     if text.startswith("\ufeff"):
-        reader.repair("byte_order_mark")
-    start = reader.space(1 if text.startswith("\ufeff") else 0)
+        reader.record_repair("byte_order_mark")
+    start = reader.skip_space(1 if text.startswith("\ufeff") else 0)
     sign = text[start : start + 1]
     if sign == "{":
         return start, False
-    if KEYED(text, start):
+    if KEY_START(text, start):
         return start, True
     brace = text.find("{", start)
     bracket = text.find("[", start)
-    if sign and sign in "\"'“‘" and (brace == start + 1 or not _quotes_balance(text, start, brace)):
+    if sign and sign in "\"'“‘" and (brace == start + 1 or not _has_balanced_quotes(text, start, brace)):
         return start, False
     if brace < 0:
         if sign == "[":
             return start, False
-        raise Refusal("no_object", start)
+        raise TextRefused("no_object", start)
     before = text[start:brace]
-    stripped = _strip(reader, before)
+    stripped = _strip_and_record(reader, before)
     if 0 <= bracket < brace and _SIGNS.search(stripped):
         if sign == "[":
             return start, False
-        raise Refusal("trailing_text", bracket)
+        raise TextRefused("trailing_text", bracket)
     if (signs := _ASIDES(before)) and not signs[-1]:
-        raise Refusal("quoted", brace)
-    _judge_before(reader, stripped, brace, names)
+        raise TextRefused("quoted", brace)
+    _check_before(reader, stripped, brace, names)
     return brace, False
 
 
-def is_named(before: str, names: frozenset[str]) -> bool:
+def is_argument_label(before: str, names: frozenset[str]) -> bool:
     """Return whether the line before an object is a heading or a tag with the name of one argument.
 
     Args:
@@ -142,7 +142,7 @@ def is_named(before: str, names: frozenset[str]) -> bool:
     return 0 < len(words) <= _HEADING and not names.isdisjoint(words)
 
 
-def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) -> bool:
+def gives_missing_argument(around: str, names: frozenset[str], present: Iterable[str]) -> bool:
     """Return whether what stands on one side of an object gives an argument that the object lacks.
 
     Args:
@@ -150,7 +150,7 @@ def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) ->
         names: the declared arguments; a tag of their own tells that they were given one by one.
         present: the arguments that the object has.
     """
-    if "<" in around and not names.isdisjoint(_TAGGED(around)):
+    if "<" in around and not names.isdisjoint(_TAG_NAMES(around)):
         return True
     absent = {name.lower() for name in names.difference(present)}
     plain = strip_markup(around)[0].lower() if absent else ""
@@ -161,10 +161,10 @@ def gives_missing(around: str, names: frozenset[str], present: Iterable[str]) ->
             plain = plain.replace(name.replace("_", " "), name)
     if not any(name in plain for name in absent):
         return False
-    return not absent.isdisjoint((*_GIVEN(plain), *chain(*_SETTING(plain), *_OPTION(plain))))
+    return not absent.isdisjoint((*_GIVEN_WORDS(plain), *chain(*_SETTING(plain), *_OPTION(plain))))
 
 
-def _quotes_balance(text: str, start: int, brace: int) -> bool:
+def _has_balanced_quotes(text: str, start: int, brace: int) -> bool:
     """Return whether the text before the brace could be a sentence that begins with a quoted word."""
     return brace > 0 and text.count('"', start, brace) % 2 == 0 and "\\" not in text[start:brace]
 
@@ -182,42 +182,42 @@ def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
     return plain, repairs
 
 
-def _strip(reader: Reader, around: str) -> str:
+def _strip_and_record(reader: LenientReader, around: str) -> str:
     """Take tags and fences off, and remember it.
 
     Raises:
         Refusal: a tag tells that the object is one argument of several.
     """
     if found := PARAMETER(around):
-        raise Refusal("trailing_text", reader.text.index(found[0]))
+        raise TextRefused("trailing_text", reader.text.index(found[0]))
     stripped, repairs = strip_markup(around)
     for name in repairs:
-        reader.repair(name)
+        reader.record_repair(name)
     return stripped
 
 
-def _judge_before(reader: Reader, stripped: str, brace: int, names: frozenset[str]) -> None:
+def _check_before(reader: LenientReader, stripped: str, brace: int, names: frozenset[str]) -> None:
     """Refuse a head that may belong to the object."""
     if not stripped:
         return
     last = reader.text[brace - 1]
     if _SIGNS.search(stripped) or stripped.endswith(_OPEN_ENDS) or last.isalnum() or stripped.count('"') % 2:
-        raise Refusal("trailing_text", brace)
+        raise TextRefused("trailing_text", brace)
     label = _LABEL(stripped)
     neutral = _PROVEN_LABELS if names else _NEUTRAL_LABELS
     if label and (label[1] or label[2].lower() not in neutral.difference(map(str.lower, names))):
-        raise Refusal("trailing_text", brace)
-    if stripped.endswith(('":', "':")) or _holds_member(stripped, names) or _NOT_MEANT(stripped):
-        raise Refusal("trailing_text", brace)
-    reader.repair("prose")
+        raise TextRefused("trailing_text", brace)
+    if stripped.endswith(('":', "':")) or _has_member_line(stripped, names) or _DENIAL(stripped):
+        raise TextRefused("trailing_text", brace)
+    reader.record_repair("prose")
 
 
-def _holds_member(around: str, names: frozenset[str]) -> bool:
+def _has_member_line(around: str, names: frozenset[str]) -> bool:
     """Whether a line is a member that belongs to the object: by its form, or by a declared name."""
-    return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABELLED(around))
+    return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABEL_LINES(around))
 
 
-def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
+def check_after(reader: LenientReader, end: int, names: frozenset[str]) -> int | None:
     """Judge what follows the object; return the offset of a single surplus brace, if there is one.
 
     Raises:
@@ -226,21 +226,21 @@ def unwrap_after(reader: Reader, end: int, names: frozenset[str]) -> int | None:
     text = reader.text
     if reader.unclosed or end == len(text):
         return None
-    after, end = end, reader.space(end)
-    stripped = _strip(reader, text[end:])
+    after, end = end, reader.skip_space(end)
+    stripped = _strip_and_record(reader, text[end:])
     if not stripped or stripped == ";":
         return None
     if stripped == "}":
         return text.index("}", end)
     if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
-        if stripped[0] in ".…" and LEFT_OUT(stripped[:200]):
-            raise Refusal("ellipsis", end)
-        if _holds_member(stripped, names) or _TAKEN_BACK(stripped):
-            raise Refusal("trailing_text", end)
-        goes_on = text[end] not in ".;!<`" or _GLUED(text, end)
+        if stripped[0] in ".…" and OMISSION(stripped[:200]):
+            raise TextRefused("ellipsis", end)
+        if _has_member_line(stripped, names) or _RETRACTION(stripped):
+            raise TextRefused("trailing_text", end)
+        goes_on = text[end] not in ".;!<`" or _GLUED_WORD(text, end)
         if goes_on and "\n" not in text[after:end]:  # in the same line
-            raise Refusal("trailing_text", end)
-        reader.repair("prose")
+            raise TextRefused("trailing_text", end)
+        reader.record_repair("prose")
         return None
     other = text.find("{", end)
-    raise Refusal("several_values" if other >= 0 else "trailing_text", other if other >= 0 else end)
+    raise TextRefused("several_values" if other >= 0 else "trailing_text", other if other >= 0 else end)

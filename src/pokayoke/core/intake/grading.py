@@ -7,33 +7,38 @@ from itertools import pairwise
 from typing import Any, cast
 
 from pokayoke.core.intake.disowned import is_disowned
-from pokayoke.core.intake.framing import find_object, gives_missing, is_named, unwrap_after
-from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused
-from pokayoke.core.intake.schema_evidence import declared_by, may_lack_member, mistaken_word, no_object_lost
-from pokayoke.core.intake.single_edit import suggest
-from pokayoke.core.intake.tokens import ODD_SPACE, Refusal
+from pokayoke.core.intake.framing import check_after, find_object, gives_missing_argument, is_argument_label
+from pokayoke.core.intake.reader import LenientReader
+from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused_reading
+from pokayoke.core.intake.schema_evidence import (
+    closer_is_surplus,
+    declared_properties,
+    is_unquoted_text,
+    may_lack_member,
+)
+from pokayoke.core.intake.single_edit import suggest_edit
+from pokayoke.core.intake.tokens import ODD_SPACE, TextRefused
 from pokayoke.core.json.strict import StrictError, dump_compact, parse
 from pokayoke.core.schema.schema import Schema, compile_schema
 
 _MAX_ENCODINGS = 3
 """How often an object may be written as a JSON string inside a JSON string."""
 
-_OUTSIDE = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose", "tags"})
+_OUTER_REPAIRS = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose", "tags"})
 """Repairs that may stand beside one that only the schema can prove: nothing that touches the value itself."""
-_AROUND = frozenset({"comment", "prose", "tags"})
+_UNREAD_REPAIRS = frozenset({"comment", "prose", "tags"})
 """Repairs that leave a text around the object unread."""
-_PYTHON = frozenset({"call_syntax", "python_escape", "python_tuple", "python_word", "single_quotes"})
+_PYTHON_REPAIRS = frozenset({"call_syntax", "python_escape", "python_tuple", "python_word", "single_quotes"})
 """Repairs that tell a text of Python's, where a backslash means something else."""
-_COMMAS = frozenset({"missing_comma", "trailing_comma"})
+_COMMA_REPAIRS = frozenset({"missing_comma", "trailing_comma"})
 """Repairs that a lost member can look like."""
 _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
 """A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
-_BROKEN = re.compile(r"\":[ \t]*\n").search
+_BROKEN_MEMBER = re.compile(r"\":[ \t]*\n").search
 """A line break between a key and its value, where no layout has one."""
-_BESIDE = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
+_INLINE_KEY = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
 """A key in the same line as the member before it."""
-_ESCAPED = re.compile(r"\s*+\{\s*+\\\"").match
+_ESCAPED_OBJECT = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _HTML_QUOTED = re.compile(r"\s*+\{\s*+&quot;[^\"]*+\Z").match
 _QUOTED_LINES = re.compile(r"(?:[ \t]*+>[^\n]*+(?:\n|\Z)){2,}\s*+\Z").match
@@ -41,62 +46,62 @@ _QUOTE_SIGN = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]").search
 
 
-class Grading:
+class ArgumentGrader:
     """The slow path of one text: what it may hold and how it is judged."""
 
     def __init__(self, schema: SchemaLike | None, max_chars: int, max_depth: int) -> None:
         self.given = schema
         self.max_chars = max_chars
         self.max_depth = max_depth
-        self.declared = declared_by(schema)
+        self.declared = declared_properties(schema)
         self.names = frozenset[str](self.declared["properties"])
 
-    def schema(self) -> Schema | None:
+    def compiled_schema(self) -> Schema | None:
         """The compiled schema; compiled here only if the caller has not, and only where it is needed."""
         if isinstance(self.given, dict | bool):
             self.given = compile_schema(self.given)
         return self.given
 
-    def graded(self, text: str | bytes, error: StrictError) -> Reading:
+    def grade_text(self, text: str | bytes, error: StrictError) -> Reading:
         """Read a text that is no strict JSON."""
         if error.code == "too_deep":
-            return refused("too_deep", error.position)
+            return refused_reading("too_deep", error.position)
         if isinstance(text, bytes):
             try:
                 text = text.decode()
             except UnicodeDecodeError as exc:
-                return refused("invalid_utf8", exc.start)
+                return refused_reading("invalid_utf8", exc.start)
             if len(text) > self.max_chars:
-                return refused("too_long", self.max_chars)
+                return refused_reading("too_long", self.max_chars)
         elif error.code == "lone_surrogate" and (found := _SURROGATE(text)):
-            return refused("lone_surrogate", found.start())
+            return refused_reading("lone_surrogate", found.start())
         if not text.strip(" \t\r\n\ufeff"):
-            return self.empty()
-        if (known := self.repackaged(text)) is not None:
+            return self.read_empty()
+        if (known := self.read_repackaged(text)) is not None:
             return known
-        reader = Reader(text, max_depth=self.max_depth)
+        reader = LenientReader(text, max_depth=self.max_depth)
         try:
-            return self.document(reader)
-        except Refusal as refusal:
-            return suggest(text, refusal, self.schema(), max_depth=self.max_depth)
+            return self.read_document(reader)
+        except TextRefused as refusal:
+            return suggest_edit(text, refusal, self.compiled_schema(), max_depth=self.max_depth)
         except RecursionError:
-            return refused("too_deep")
+            return refused_reading("too_deep")
 
-    def repackaged(self, text: str) -> Reading | None:
+    def read_repackaged(self, text: str) -> Reading | None:
         """Read strict JSON that a server damaged as a whole: escaped once too often, or sent behind an empty object."""
-        if _ESCAPED(text):
-            found = self.decoded(f'"{text.strip()}"', text.replace('\\"', '"'))
+        if _ESCAPED_OBJECT(text):
+            found = self.read_encoded(f'"{text.strip()}"', text.replace('\\"', '"'))
             return found if found.reason != "not_an_object" else None
         if _HTML_QUOTED(text) and text.count("&") == text.count("&quot;"):  # a server that escapes more leaves doubts
-            return self.strict_once(text.replace("&quot;", '"'), "html_quotes")
+            return self.read_repaired(text.replace("&quot;", '"'), "html_quotes")
         if _QUOTED_LINES(text):
-            return self.strict_once(_QUOTE_SIGN.sub("", text), "block_quote")
+            return self.read_repaired(_QUOTE_SIGN.sub("", text), "block_quote")
         empty = _EMPTY_FIRST(text)
-        if empty is None or (schema := self.schema()) is None or schema.is_valid({}):
+        if empty is None or (schema := self.compiled_schema()) is None or schema.is_valid({}):
             return None  # the empty object may be a call of its own
-        return self.strict_once(text[empty.end() :], "empty_prefix")
+        return self.read_repaired(text[empty.end() :], "empty_prefix")
 
-    def strict_once(self, text: str, repair: str) -> Reading | None:
+    def read_repaired(self, text: str, repair: str) -> Reading | None:
         """Read an object that a repair of the whole text made strict JSON."""
         try:
             value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
@@ -104,49 +109,49 @@ class Grading:
             return None
         if not isinstance(value, dict):
             return None
-        return _known("lossless", cast(dict[str, Any], value), (repair,), canonical=dump)
+        return _build_reading("lossless", cast(dict[str, Any], value), (repair,), canonical=dump)
 
-    def document(self, reader: Reader) -> Reading:
+    def read_document(self, reader: LenientReader) -> Reading:
         """Find the object, read it, and judge what stands around it."""
         text, names = reader.text, self.names
         start, opened = find_object(reader, names)
         if text[start] != "{" and not opened:
             value, end = reader.read_value(start)
             if isinstance(value, str) and not reader.unclosed and not reader.comments and not text[end:].strip():
-                return self.decoded(value, text[start + 1 : end - 1])
-            raise Refusal("not_an_object", start)
-        if is_named(text[:start], names):
-            raise Refusal("trailing_text", start)
+                return self.read_encoded(value, text[start + 1 : end - 1])
+            raise TextRefused("not_an_object", start)
+        if is_argument_label(text[:start], names):
+            raise TextRefused("trailing_text", start)
         dump: bytes | None = None
-        if not opened and (found := self.strict_inside(text, start)):
+        if not opened and (found := self.read_strict_part(text, start)):
             value, dump, end = found
         else:
             value, end = reader.read_object(start if opened else start + 1)
-        if not opened and not reader.unclosed and self.repeats(text[end:], value):
-            reader.repair("equal_repeat")
+        if not opened and not reader.unclosed and self.is_equal_repeat(text[end:], value):
+            reader.record_repair("equal_repeat")
             end = len(text)
-        surplus = unwrap_after(reader, end, names)
-        if not _AROUND.isdisjoint(reader.repairs):
-            self.doubt_around(text[:start], text[end:], value)
-        flaw = flaw_of(reader, start, end)
+        surplus = check_after(reader, end, names)
+        if not _UNREAD_REPAIRS.isdisjoint(reader.repairs):
+            self.check_surroundings(text[:start], text[end:], value)
+        flaw = reading_flaw(reader, start, end)
         reading = (
-            refused(flaw, reader.list_comma or reader.dropped or end, (value,))
+            refused_reading(flaw, reader.list_comma or reader.dropped or end, (value,))
             if flaw
-            else self.judged(reader, value, end, dump)
+            else self.grade_value(reader, value, end, dump)
         )
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
-            return self.by_schema(reader, value, opened=opened, surplus=surplus)
+            return self.grade_by_schema(reader, value, opened=opened, surplus=surplus)
         return reading
 
-    def doubt_around(self, before: str, behind: str, value: dict[str, Any]) -> None:
+    def check_surroundings(self, before: str, behind: str, value: dict[str, Any]) -> None:
         """Refuse an object that the words around it complete, change or disown."""
         # What is said behind the object may change it, too.
-        if gives_missing(before, self.names, value) or gives_missing(behind, self.names, ()):
-            raise Refusal("trailing_text", len(before))
+        if gives_missing_argument(before, self.names, value) or gives_missing_argument(behind, self.names, ()):
+            raise TextRefused("trailing_text", len(before))
         if is_disowned(before.lstrip("> \t"), behind, followed=False):
-            raise Refusal("disowned", len(before))
+            raise TextRefused("disowned", len(before))
 
-    def repeats(self, behind: str, value: dict[str, Any]) -> bool:
+    def is_equal_repeat(self, behind: str, value: dict[str, Any]) -> bool:
         """Return whether only the very same object stands behind one.
 
         Without space between them they may be the arguments of two calls, which a stream put together.
@@ -159,22 +164,22 @@ class Grading:
             return False
         return isinstance(other, dict) and dump == dump_compact(value, sort=True)
 
-    def judged(self, reader: Reader, value: dict[str, Any], end: int, dump: bytes | None = None) -> Reading:
+    def grade_value(self, reader: LenientReader, value: dict[str, Any], end: int, dump: bytes | None = None) -> Reading:
         """Grade a value that was read to its end without a flaw, by what was repaired and what the schema knows."""
-        if _COMMAS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
-            return refused("lost_member", end, (value,))
-        if "python_word" in reader.repairs and (schema := self.schema()) and mistaken_word(schema, value):
-            return refused("bare_reference", end, (value,))
+        if _COMMA_REPAIRS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
+            return refused_reading("lost_member", end, (value,))
+        if "python_word" in reader.repairs and (schema := self.compiled_schema()) and is_unquoted_text(schema, value):
+            return refused_reading("bare_reference", end, (value,))
         said = reader.comments
-        if said and gives_missing("\n".join(said), self.names, value):
-            return refused("comment_holds_data", end, (value,))
+        if said and gives_missing_argument("\n".join(said), self.names, value):
+            return refused_reading("comment_holds_data", end, (value,))
         if "odd_whitespace" in reader.repairs and (found := ODD_SPACE(dump_compact(value).decode())):
-            return refused("odd_whitespace", reader.text.find(found[0]), (value,))
+            return refused_reading("odd_whitespace", reader.text.find(found[0]), (value,))
         if reader.uneven and may_lack_member(self.declared, value, reader.uneven):
-            return _known("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
-        return _known("lossless", value, tuple(reader.repairs), canonical=dump)
+            return _build_reading("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
+        return _build_reading("lossless", value, tuple(reader.repairs), canonical=dump)
 
-    def strict_inside(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:
+    def read_strict_part(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:
         """Read an object that is strict JSON between sentences, fences or tags: the same value, only faster."""
         end = text.rfind("}") + 1
         if start == 0 and end == len(text):
@@ -184,35 +189,39 @@ class Grading:
         except StrictError:
             return None
 
-    def by_schema(self, reader: Reader, value: dict[str, Any], *, opened: bool, surplus: int | None) -> Reading:
+    def grade_by_schema(
+        self, reader: LenientReader, value: dict[str, Any], *, opened: bool, surplus: int | None
+    ) -> Reading:
         """Accept one lost or surplus outer bracket only where the schema proves that nothing else was lost."""
         if opened + (surplus is not None) + reader.unclosed > 1:
-            raise Refusal("trailing_text", len(reader.text))
+            raise TextRefused("trailing_text", len(reader.text))
         if opened:
             name, reason, position = "opened_by_schema", "missing_opener", 0
         elif surplus is not None:
             name, reason, position = "extra_closer", "extra_closer", surplus
         else:
             name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
-            if _OPEN_QUOTE(reader.text) or _ends_closed(reader.text.rstrip()):
-                raise Refusal("cut_in_string", position)
+            if _OPEN_QUOTE(reader.text) or _has_stray_closer(reader.text.rstrip()):
+                raise TextRefused("cut_in_string", position)
         if reader.text.count("{") == reader.text.count("}"):  # it was not lost or added: it moved into a string
-            return refused(reason, position, (value,))
-        schema = self.schema()
-        if schema is not None and reader.repairs.keys() <= _OUTSIDE:
-            proven = schema.admits_nothing_missing(value)
-            if proven or (surplus is not None and no_object_lost(schema, value)):
-                return _known("lossless", value, (*reader.repairs, name))
-        return suggest(reader.text, Refusal(reason, position), schema, readings=(value,), max_depth=self.max_depth)
+            return refused_reading(reason, position, (value,))
+        schema = self.compiled_schema()
+        if schema is not None and reader.repairs.keys() <= _OUTER_REPAIRS:
+            proven = schema.is_provably_complete(value)
+            if proven or (surplus is not None and closer_is_surplus(schema, value)):
+                return _build_reading("lossless", value, (*reader.repairs, name))
+        return suggest_edit(
+            reader.text, TextRefused(reason, position), schema, readings=(value,), max_depth=self.max_depth
+        )
 
-    def decoded(self, text: str, written: str | None = None) -> Reading:
+    def read_encoded(self, text: str, written: str | None = None) -> Reading:
         """Read the text of a JSON string that should hold an object.
 
         Args:
             text: the text.
             written: the same with its backslashes as they stand, where these may belong to the object alone.
         """
-        other = self.strict_once(written, "double_encoded") if written is not None else None
+        other = self.read_repaired(written, "double_encoded") if written is not None else None
         for _ in range(_MAX_ENCODINGS):
             try:
                 value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
@@ -221,22 +230,22 @@ class Grading:
             if isinstance(value, dict):
                 members = cast(dict[str, Any], value)
                 if other is not None and other.canonical != dump:
-                    return refused("bad_escape", 0, (members, other.value))
+                    return refused_reading("bad_escape", 0, (members, other.value))
                 return Reading(grade="lossless", value=members, repairs=("double_encoded",), canonical=dump)
             if not isinstance(value, str):
                 break
             text = value
-        return refused("not_an_object", 0)
+        return refused_reading("not_an_object", 0)
 
-    def empty(self) -> Reading:
+    def read_empty(self) -> Reading:
         """Read an empty text: an empty object if the schema is content with one."""
-        schema = self.schema()
+        schema = self.compiled_schema()
         if schema is not None and schema.is_valid({}):
-            return _known("lossless", {}, ("empty_text",))
-        return refused("empty_arguments", 0)
+            return _build_reading("lossless", {}, ("empty_text",))
+        return refused_reading("empty_arguments", 0)
 
 
-def flaw_of(reader: Reader, start: int, end: int) -> str | None:
+def reading_flaw(reader: LenientReader, start: int, end: int) -> str | None:
     """Name what makes all doubtful that a reader has read to its end, whatever it is.
 
     Args:
@@ -246,14 +255,14 @@ def flaw_of(reader: Reader, start: int, end: int) -> str | None:
     """
     if reader.list_comma is not None and reader.commaless:
         return "trailing_comma_in_list"
-    if "raw_control_character" in reader.repairs and _is_wrapped(reader.text, start, end):
+    if "raw_control_character" in reader.repairs and _has_wrapped_lines(reader.text, start, end):
         return "control_character"
-    if reader.dropped is not None and not _PYTHON.isdisjoint(reader.repairs):
+    if reader.dropped is not None and not _PYTHON_REPAIRS.isdisjoint(reader.repairs):
         return "bad_escape"
     return None
 
 
-def _is_wrapped(text: str, start: int, end: int) -> bool:
+def _has_wrapped_lines(text: str, start: int, end: int) -> bool:
     """Return whether lines were broken by somebody else: then nobody knows which breaks belong to a string.
 
     They all have one width, one mark at an end or at the beginning, or what stands before the first one; or members
@@ -264,23 +273,23 @@ def _is_wrapped(text: str, start: int, end: int) -> bool:
     lines = text[begin : after if after >= 0 else len(text)].split("\n")
     *full, last = lines
     widths = set(map(len, full))
-    if _BROKEN(text, begin, end) or (len(full) > 1 and len(widths) == 1 and len(last) <= widths.pop()):
+    if _BROKEN_MEMBER(text, begin, end) or (len(full) > 1 and len(widths) == 1 and len(last) <= widths.pop()):
         return True
     if {line[:2] for line in lines[1:]} in ({"| "}, {"> "}) or {line[-1:] for line in full} in ({"…"}, {"="}):
         return True
     if begin < start and all(line.startswith(text[begin:start]) for line in lines[1:]):
         return True
     flows = any(one.rstrip().endswith(",") and other.startswith('"') for one, other in pairwise(lines))
-    return flows and not lines[0].rstrip().endswith("{") and any(map(_BESIDE, lines))
+    return flows and not lines[0].rstrip().endswith("{") and any(map(_INLINE_KEY, lines))
 
 
-def _ends_closed(text: str) -> bool:
+def _has_stray_closer(text: str) -> bool:
     """Return whether the last string has a closing bracket too many: one that changed places with the quote."""
     inside = text[:-1].rpartition('"')[2]
     return text.endswith('"') and any(inside.count(pair[1]) > inside.count(pair[0]) for pair in ("{}", "[]"))
 
 
-def _known(
+def _build_reading(
     grade: Grade,
     value: dict[str, Any],
     repairs: tuple[str, ...],

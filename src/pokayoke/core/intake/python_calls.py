@@ -7,15 +7,15 @@ from collections.abc import Container
 from typing import Any, NamedTuple
 
 from pokayoke.core.intake.call_envelopes import read_keywords
-from pokayoke.core.intake.reader import Reader
-from pokayoke.core.intake.tokens import NAME, Refusal
+from pokayoke.core.intake.reader import LenientReader
+from pokayoke.core.intake.tokens import NAME, TextRefused
 
 _CALL = re.compile(rf"({NAME})\(")
 _CALL_END = re.compile(r"[,` \t]*+(?:\n|\Z|[<\[;])").match
 _NEXT_CALL = re.compile(rf"\s*+({NAME})\(").match
 
 
-class Written(NamedTuple):
+class KeywordCall(NamedTuple):
     """One whole call.
 
     Attributes:
@@ -28,12 +28,12 @@ class Written(NamedTuple):
 
     name: str
     value: dict[str, Any]
-    reader: Reader
+    reader: LenientReader
     start: int
     end: int
 
 
-class Chain(NamedTuple):
+class CallChain(NamedTuple):
     """What was read.
 
     Attributes:
@@ -43,15 +43,15 @@ class Chain(NamedTuple):
         refusal: what stopped the reading, or None.
     """
 
-    calls: list[Written]
+    calls: list[KeywordCall]
     end: int
     broken: str
-    refusal: Refusal | None
+    refusal: TextRefused | None
 
 
 def read_chain(
     text: str, start: int, *, listed: bool, printed: bool, known: Container[str] | None, max_depth: int
-) -> Chain:
+) -> CallChain:
     """Read calls from `start` on, up to the first that is not whole.
 
     Args:
@@ -62,38 +62,38 @@ def read_chain(
         known: names of the tools on offer, if known.
         max_depth: deepest nesting of a value.
     """
-    found: list[Written] = []
+    found: list[KeywordCall] = []
     name, position = "", start + listed
     end = position
     try:
         while True:
-            reader = Reader(text, max_depth=max_depth)
-            position = reader.space(position)
+            reader = LenientReader(text, max_depth=max_depth)
+            position = reader.skip_space(position)
             call = _CALL.match(text, position)
             if call is None:
-                return Chain(found, position, name, Refusal("not_read", position))
+                return CallChain(found, position, name, TextRefused("not_read", position))
             name = call[1]
-            reader.repair("call_syntax")
+            reader.record_repair("call_syntax")
             value, end = read_keywords(reader, call.end())
             if printed:
                 if text[end : end + 1] != ")":
-                    return Chain(found, end, name, Refusal("not_read", end))
+                    return CallChain(found, end, name, TextRefused("not_read", end))
                 end += 1
-            found.append(Written(name, value, reader, call.end(), end))
-            name, position = "", Reader(text, max_depth=max_depth).space(end)
+            found.append(KeywordCall(name, value, reader, call.end(), end))
+            name, position = "", LenientReader(text, max_depth=max_depth).skip_space(end)
             sign = text[position : position + 1]
-            if not _goes_on(text, sign, position + 1, known, listed=listed):
+            if not _has_next_call(text, sign, position + 1, known, listed=listed):
                 break
             position += 1
-    except Refusal as refusal:
-        return Chain(found, position, name, refusal)
+    except TextRefused as refusal:
+        return CallChain(found, position, name, refusal)
     # Nothing goes on behind a call, in the same line or with a method below: else it is part of something else.
     between = ("\n" in text[end:position] and sign != ".") or _CALL_END(text, position) is not None
     whole = sign == "]" if listed else between
-    return Chain(found, position + 1 if listed else end, name, None if whole else Refusal("not_read", position))
+    return CallChain(found, position + 1 if listed else end, name, None if whole else TextRefused("not_read", position))
 
 
-def _goes_on(text: str, sign: str, position: int, known: Container[str] | None, *, listed: bool) -> bool:
+def _has_next_call(text: str, sign: str, position: int, known: Container[str] | None, *, listed: bool) -> bool:
     """Return whether another call follows a sign; without a list only where its name is that of a tool."""
     if listed:
         return sign == ","

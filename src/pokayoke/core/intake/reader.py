@@ -11,22 +11,22 @@ from typing import Any
 
 from pokayoke.core.intake import tokens as p
 from pokayoke.core.intake.scanner import Scanner
-from pokayoke.core.intake.tokens import Refusal
+from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.strict import dump_compact, read_double
 
-_NO_VALUE_SIGNS = {".": "ellipsis", "…": "ellipsis", "<": "bare_reference", "$": "bare_reference", "{": "unexpected"}
-_AFTER_SIGNS = {
+_NO_VALUE_REASONS = {".": "ellipsis", "…": "ellipsis", "<": "bare_reference", "$": "bare_reference", "{": "unexpected"}
+_AFTER_VALUE_REASONS = {
     **dict.fromkeys("}])", "mismatched_closer"),
     **dict.fromkeys(".…", "ellipsis"),
     **dict.fromkeys("+-*/%^&|=<>?(", "expression"),
     ":": "lost_quote",
 }
 """What a sign means that follows a value and neither separates nor closes."""
-_ENDS = ("</", "<|", "<｜", "```")
+_FRAME_ENDS = ("</", "<|", "<｜", "```")
 """What stands around arguments: with a bracket still open, that is missing."""
 
 
-class Reader(Scanner):
+class LenientReader(Scanner):
     """Reads values out of one text.
 
     Attributes:
@@ -54,37 +54,37 @@ class Reader(Scanner):
 
     def read_object(self, position: int) -> tuple[dict[str, Any], int]:
         """Read an object whose opening brace stands before `position`; return it and where it ends."""
-        self._enter(position)
+        self._enter_container(position)
         text, opened, comma = self.text, position, False
         members: dict[str, Any] = {}
         while True:
             found = p.PAIR(text, position)
             if found is None:
-                before, position = position, self.space(position)
+                before, position = position, self.skip_space(position)
                 sign = text[position : position + 1]
                 if sign == "}":
                     if comma:
-                        self._trailing_comma(members, opened, before, position)
+                        self._accept_trailing_comma(members, opened, before, position)
                     self._depth -= 1
                     return members, position + 1
-                self._expect_more(sign, position, comma=comma)
+                self._check_start(sign, position, comma=comma)
                 start = position
-                key, position = self._key(sign, position)
-                value, position, sign = self._member_value(position)
+                key, position = self._read_key(sign, position)
+                value, position, sign = self._read_member_value(position)
             else:
                 start = position
                 key, single_key, string, single, integer, number, word, sign = found.groups()
                 position = found.end()
                 if key is None:
                     key = single_key
-                    self.repair("single_quotes")
-                value = string if string is not None else self._scalar(single, integer, number, word, start)
+                    self.record_repair("single_quotes")
+                value = string if string is not None else self._convert_scalar(single, integer, number, word, start)
             if self._joined:
-                self._join(members, opened, position)
+                self._record_added_comma(members, opened, position)
             if key in members:
-                self._same(members[key], value, start)
+                self._check_duplicate(members[key], value, start)
             if not key.isidentifier():
-                self._odd_key(key, start)
+                self._check_key(key, start)
             members[key] = value
             comma = sign == ","
             if sign == "}" or not sign:
@@ -94,57 +94,59 @@ class Reader(Scanner):
 
     def read_list(self, position: int, closer: str = "]") -> tuple[list[Any], int]:
         """Read a list (or a tuple) whose opening bracket stands before `position`."""
-        self._enter(position)
+        self._enter_container(position)
         text, comma = self.text, False
         items: list[Any] = []
         while True:
             found = p.ITEM(text, position) if closer == "]" else None
             if found is None:
-                position = self.space(position)
+                position = self.skip_space(position)
                 sign = text[position : position + 1]
                 if sign == closer:
                     if comma:
-                        self.repair("trailing_comma")
+                        self.record_repair("trailing_comma")
                         if closer == "]" or len(items) > 1:  # (1,) is how Python writes a tuple of one
                             self.list_comma = position
                     self._depth -= 1
                     return items, position + 1
-                self._expect_more(sign, position, comma=comma)
+                self._check_start(sign, position, comma=comma)
                 value, position = self.read_value(position)
-                sign, position = self._after(position, closer)
+                sign, position = self._read_separator(position, closer)
             else:
                 string, single, integer, number, word, sign = found.groups()
                 start, position = position, found.end()
-                value = string if string is not None else self._scalar(single, integer, number, word, start)
+                value = string if string is not None else self._convert_scalar(single, integer, number, word, start)
             items.append(value)
             comma = sign == ","
             if sign == closer or not sign:
                 self.commaless = True
                 self._depth -= 1
                 if closer == ")" and len(items) == 1 and sign:  # (1) is the number 1, or an expression
-                    raise Refusal("expression", position - 1)
+                    raise TextRefused("expression", position - 1)
                 return items, position
 
-    def _scalar(self, single: str | None, integer: str | None, number: str | None, word: str | None, at: int) -> Any:
+    def _convert_scalar(
+        self, single: str | None, integer: str | None, number: str | None, word: str | None, at: int
+    ) -> Any:
         """Turn the groups of a scalar that is no plain string into its value."""
         if integer is not None:
             return int(integer)
         if single is not None:
-            self.repair("single_quotes")
+            self.record_repair("single_quotes")
             return single
         if number is not None:
-            return self._number(number, at)
+            return self._convert_number(number, at)
         assert word is not None
         if word in p.PYTHON_WORDS:
-            self.repair("python_word")
+            self.record_repair("python_word")
         return p.WORDS[word]
 
-    def _enter(self, position: int) -> None:
+    def _enter_container(self, position: int) -> None:
         self._depth += 1
         if self._depth > self._max_depth:
-            raise Refusal("too_deep", position)
+            raise TextRefused("too_deep", position)
 
-    def _trailing_comma(self, members: dict[str, Any], opened: int, comma: int, closer: int) -> None:
+    def _accept_trailing_comma(self, members: dict[str, Any], opened: int, comma: int, closer: int) -> None:
         """Accept a comma before a closing brace, unless the layout shows that a member stood there.
 
         With one member per line the brace is on the next line, further left than the members. A member
@@ -155,73 +157,73 @@ class Reader(Scanner):
         if layout is not None and not gap.strip():
             indent = len(gap) - gap.rfind("\n") - 1
             if gap.count("\n") != 1 or (indent and indent >= len(layout[1])):
-                raise Refusal("misplaced_comma", closer)
+                raise TextRefused("misplaced_comma", closer)
             self.uneven[id(members)] = members
-        self.repair("trailing_comma")
+        self.record_repair("trailing_comma")
 
-    def _join(self, members: dict[str, Any], opened: int, position: int) -> None:
+    def _record_added_comma(self, members: dict[str, Any], opened: int, position: int) -> None:
         """Remember a comma that was added, unless the layout shows that the next key belongs into another object."""
         layout = p.FIRST_LINE(self.text, opened)
-        key = self.space(position)
+        key = self.skip_space(position)
         if layout is not None and self.text[self.text.rfind("\n", opened, key) + 1 : key] != layout[1]:
-            raise Refusal("lost_comma", key)
+            raise TextRefused("lost_comma", key)
         self.uneven[id(members)] = members
         self._joined = False
 
-    def _odd_key(self, key: str, position: int) -> None:
+    def _check_key(self, key: str, position: int) -> None:
         """Refuse a key that holds another one, or stands for members that were left out."""
         if key.strip() in ("...", "…"):
-            raise Refusal("ellipsis", position)
+            raise TextRefused("ellipsis", position)
         if p.TWO_KEYS(key):
-            raise Refusal("lost_quote", position)
+            raise TextRefused("lost_quote", position)
 
-    def _expect_more(self, sign: str, position: int, *, comma: bool) -> None:
+    def _check_start(self, sign: str, position: int, *, comma: bool) -> None:
         """Refuse what can begin neither a key nor a value."""
         if not sign:
-            raise Refusal("cut_after_comma" if comma else "cut_after_opener", position)
+            raise TextRefused("cut_after_comma" if comma else "cut_after_opener", position)
         if sign == ",":
-            raise Refusal("lost_value", position)
+            raise TextRefused("lost_value", position)
         if sign in ".…":
-            raise Refusal("ellipsis", position)
+            raise TextRefused("ellipsis", position)
         if sign in "}])":
-            raise Refusal("mismatched_closer", position)
+            raise TextRefused("mismatched_closer", position)
 
-    def _member_value(self, position: int) -> tuple[Any, int, str]:
+    def _read_member_value(self, position: int) -> tuple[Any, int, str]:
         """Read from after a key to after the sign that ends its value."""
-        position = self.space(position)
+        position = self.skip_space(position)
         sign = self.text[position : position + 1]
         if sign != ":":
-            raise Refusal("missing_colon" if sign else "cut_in_key", position)
-        position = self.space(position + 1)
+            raise TextRefused("missing_colon" if sign else "cut_in_key", position)
+        position = self.skip_space(position + 1)
         if position >= len(self.text):
-            raise Refusal("cut_after_colon", position)
+            raise TextRefused("cut_after_colon", position)
         value, position = self.read_value(position)
-        sign, position = self._after(position, "}")
+        sign, position = self._read_separator(position, "}")
         return value, position, sign
 
-    def _after(self, position: int, closer: str) -> tuple[str, int]:
+    def _read_separator(self, position: int, closer: str) -> tuple[str, int]:
         """Read the sign after a whole value: a comma, the closer, "" at the end of the text."""
         text = self.text
         if self.unclosed:
             return "", position
         if closer == "}" and p.NEXT_PAIR(text, position):
             if text[position - 2] == ",":  # "text,"<line break>: the comma went inside the quote
-                raise Refusal("lost_comma", position)
-            self.repair("missing_comma")
+                raise TextRefused("lost_comma", position)
+            self.record_repair("missing_comma")
             self._joined = True
             return ",", position
-        start, position = position, self.space(position)
+        start, position = position, self.skip_space(position)
         sign = text[position : position + 1]
         if sign in (",", closer):
             return sign, position + 1
         if not sign:
             if start == position and text[position - 1].isdigit():  # the last digits may be missing
-                raise Refusal("cut_in_number", position)
+                raise TextRefused("cut_in_number", position)
             self.unclosed = True
             return "", position
-        if text.startswith(_ENDS, position):
-            raise Refusal("missing_closer", position)
-        raise Refusal(_AFTER_SIGNS.get(sign, "lost_comma"), position)
+        if text.startswith(_FRAME_ENDS, position):
+            raise TextRefused("missing_closer", position)
+        raise TextRefused(_AFTER_VALUE_REASONS.get(sign, "lost_comma"), position)
 
     # ------------------------------------------------------------- values
 
@@ -236,83 +238,85 @@ class Reader(Scanner):
         if sign in p.CLOSING:
             return self.read_string(position, key=False)
         if sign == "(":
-            self.repair("python_tuple")
+            self.record_repair("python_tuple")
             return self.read_list(position + 1, ")")
         found = p.NUMBER_LIKE(text, position)
         if found is not None:
-            return self._loose_number(found[0], position), found.end()
-        return self._word(position)
+            return self._read_loose_number(found[0], position), found.end()
+        return self._read_word(position)
 
-    def _number(self, token: str, position: int) -> int | float:
+    def _convert_number(self, token: str, position: int) -> int | float:
         """Turn a JSON number into the value it means."""
         digits = token.lstrip("-")
         if digits.isdigit():
             if len(digits) > 308:  # noqa: PLR2004 - the limit of the strict parser
-                raise Refusal("number_too_long", position)
+                raise TextRefused("number_too_long", position)
             return int(token)
         number = read_double(token)
         if number in (float("inf"), float("-inf")):
-            raise Refusal("not_finite", position)
+            raise TextRefused("not_finite", position)
         return number
 
-    def _loose_number(self, token: str, position: int) -> int | float:
+    def _read_loose_number(self, token: str, position: int) -> int | float:
         plain = token.removeprefix("+")
         if p.NUMBER(plain) is None:
             if position + len(token) == len(self.text):
-                raise Refusal("cut_in_number", position)
+                raise TextRefused("cut_in_number", position)
             reason = "expression" if "-" in plain[1:] or "+" in plain else "odd_number"
-            raise Refusal(self._unquoted(position, reason), position)
+            raise TextRefused(self._unquoted_reason(position, reason), position)
         if plain != token:
-            self.repair("plus_sign")
-        return self._number(plain, position)
+            self.record_repair("plus_sign")
+        return self._convert_number(plain, position)
 
-    def _word(self, position: int) -> tuple[bool | None, int]:
+    def _read_word(self, position: int) -> tuple[bool | None, int]:
         """Read true, false, null or Python's words for them; refuse every other word."""
         text = self.text
         found = p.WORD(text, position)
         if found is None:
             sign = text[position]
             if text[position : position + 2] in ("-", "+"):  # nothing behind it
-                raise Refusal("cut_in_number", position)
+                raise TextRefused("cut_in_number", position)
             if sign in ",:}])":
-                raise Refusal("lost_value", position)
-            raise Refusal(_NO_VALUE_SIGNS.get(sign, "unexpected"), position)
+                raise TextRefused("lost_value", position)
+            raise TextRefused(_NO_VALUE_REASONS.get(sign, "unexpected"), position)
         word, end = found[0], found.end()
         if word in p.NOT_FINITE:
-            raise Refusal("not_finite", position)
+            raise TextRefused("not_finite", position)
         if word in p.WORDS:
             if not p.AFTER_VALUE(text, end) and not p.NEXT_PAIR(text, end):
-                raise Refusal(self._unquoted(position, "expression"), position)
+                raise TextRefused(self._unquoted_reason(position, "expression"), position)
             if word in p.PYTHON_WORDS:
-                self.repair("python_word")
+                self.record_repair("python_word")
             return p.WORDS[word], end
-        raise Refusal("cut_in_word" if end == len(text) else self._unquoted(position, "bare_reference"), position)
+        raise TextRefused(
+            "cut_in_word" if end == len(text) else self._unquoted_reason(position, "bare_reference"), position
+        )
 
-    def _unquoted(self, position: int, otherwise: str) -> str:
+    def _unquoted_reason(self, position: int, otherwise: str) -> str:
         """Tell a string that lost its opening quote from anything else that has none."""
         return "lost_quote" if p.QUOTE_AHEAD(self.text, position) else otherwise
 
     # ------------------------------------------------------------- keys and strings
 
-    def _key(self, sign: str, position: int) -> tuple[str, int]:
+    def _read_key(self, sign: str, position: int) -> tuple[str, int]:
         """Read a key that begins at `position`."""
         if sign in p.CLOSING:
             return self.read_string(position, key=True)
         found = p.KEY_WORD(self.text, position)
         if found is None:
-            raise Refusal(_NO_VALUE_SIGNS.get(sign, "unexpected"), position)
+            raise TextRefused(_NO_VALUE_REASONS.get(sign, "unexpected"), position)
         if found[0] in p.WORDS:
-            raise Refusal("unexpected", position)
-        after = self.space(found.end())
+            raise TextRefused("unexpected", position)
+        after = self.skip_space(found.end())
         if self.text[after : after + 1] != ":":
-            raise Refusal(
-                "cut_in_key" if after >= len(self.text) else self._unquoted(position, "bare_reference"), position
+            raise TextRefused(
+                "cut_in_key" if after >= len(self.text) else self._unquoted_reason(position, "bare_reference"), position
             )
-        self.repair("unquoted_key")
+        self.record_repair("unquoted_key")
         return found[0], found.end()
 
-    def _same(self, first: Any, second: Any, position: int) -> None:
+    def _check_duplicate(self, first: Any, second: Any, position: int) -> None:
         """Accept a repeated key only if its value repeats too (1 and 1.0 do not)."""
         if dump_compact(first, sort=True) != dump_compact(second, sort=True):
-            raise Refusal("duplicate_key", position)
-        self.repair("equal_duplicate")
+            raise TextRefused("duplicate_key", position)
+        self.record_repair("equal_duplicate")

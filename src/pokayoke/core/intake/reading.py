@@ -113,7 +113,7 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
 
 CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items()}
 
-_CUT = frozenset(
+_CUT_WORDS = frozenset(
     {
         "abort",
         "aborted",
@@ -210,7 +210,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
     rest: str = ""
 
 
-def refused(reason: str, position: int | None = None, readings: tuple[Any, ...] = ()) -> Reading:
+def refused_reading(reason: str, position: int | None = None, readings: tuple[Any, ...] = ()) -> Reading:
     """Return the reading of a text that was refused for a reason of `REFUSALS`."""
     return Reading(grade=REFUSALS[reason][0], reason=reason, position=position, readings=readings)
 
@@ -224,31 +224,35 @@ def is_cut(stop_reason: object) -> bool:
     if stop_reason is None:
         return False
     if isinstance(stop_reason, str):
-        return _names_cut(stop_reason) if len(stop_reason) <= _LONGEST_WORD else _word(stop_reason) in _CUT
+        return (
+            _is_cut_word(stop_reason)
+            if len(stop_reason) <= _LONGEST_WORD
+            else _normalise_word(stop_reason) in _CUT_WORDS
+        )
     if isinstance(stop_reason, bytes):
         return is_cut(stop_reason.decode(errors="replace"))
     # A client library may hand over a member of its enumeration, whose name is the word, or what the
     # provider sent around it, such as `incomplete_details`.
-    return any(isinstance(part, str) and _word(part) in _CUT for part in _parts(stop_reason))
+    return any(isinstance(part, str) and _normalise_word(part) in _CUT_WORDS for part in _reason_parts(stop_reason))
 
 
 @functools.lru_cache(maxsize=256)
-def _names_cut(text: str) -> bool:
+def _is_cut_word(text: str) -> bool:
     """Providers know a handful of words, and every call brings one."""
-    return _word(text) in _CUT
+    return _normalise_word(text) in _CUT_WORDS
 
 
 _LONGEST_WORD = 64  # what is longer is not worth remembering
 
 
-def _parts(stop_reason: object) -> tuple[object, ...]:
+def _reason_parts(stop_reason: object) -> tuple[object, ...]:
     if isinstance(stop_reason, dict):
         given = cast("dict[str, object]", stop_reason)
         return given.get("reason"), given.get("type")
     return getattr(stop_reason, "name", None), getattr(stop_reason, "reason", None)
 
 
-def _word(text: str) -> str:
+def _normalise_word(text: str) -> str:
     """One spelling for `MaxTokens`, `max-tokens` and `FINISH_REASON_MAX_TOKENS`."""
     last = text.strip().rpartition(".")[2]
     if last not in (last.lower(), last.upper()):
@@ -257,7 +261,7 @@ def _word(text: str) -> str:
     return word.removeprefix("stop_reason_").removeprefix("finish_reason_")
 
 
-def finding_for(reading: Reading, *, effect: Effect, tool: str | None) -> Finding:
+def reading_finding(reading: Reading, *, effect: Effect, tool: str | None) -> Finding:
     """Return the sentence that sends a reading back to the model.
 
     Args:
@@ -275,7 +279,7 @@ def finding_for(reading: Reading, *, effect: Effect, tool: str | None) -> Findin
     place = f" at character {reading.position}" if reading.position else ""  # at the beginning says nothing
     name = "the call" if tool is None else repr("".join(sign if sign.isprintable() else "?" for sign in tool[:80]))
     hint = f"The arguments {'of' if tool is None else 'for'} {name} were not used: {seen}{place}. "
-    if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _SUGGESTED:
+    if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _MOST_SUGGESTED:
         hint += f"If you mean {reading.canonical.decode()}, send exactly that."
     else:
         hint += _ADVICE.get(reason, "Send the whole call again, with the arguments as one complete strict JSON object.")
@@ -290,7 +294,7 @@ def finding_for(reading: Reading, *, effect: Effect, tool: str | None) -> Findin
     )
 
 
-_SUGGESTED = 300
+_MOST_SUGGESTED = 300
 _ADVICE = {
     "cut_message": "Send the call again in a shorter message; split long content over several calls.",
     "too_long": "Send shorter arguments; split long content over several calls.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pokayoke.core.intake import tokens as p
-from pokayoke.core.intake.tokens import Refusal
+from pokayoke.core.intake.tokens import TextRefused
 
 _NEAR = 200
 _LONGEST_COMMENT = 500
@@ -30,7 +30,7 @@ class Scanner:
         self.comments: list[str] = []
         self.dropped: int | None = None
 
-    def repair(self, name: str) -> None:
+    def record_repair(self, name: str) -> None:
         """Remember a repair."""
         self.repairs[name] = None
 
@@ -39,7 +39,7 @@ class Scanner:
         text = self.text
         quote = p.CLOSING[text[position]]
         if quote != '"':
-            self.repair("single_quotes" if quote == "'" else "smart_quotes")
+            self.record_repair("single_quotes" if quote == "'" else "smart_quotes")
         chunk, begin = p.CHUNK[quote], position
         parts: list[str] = []
         position += 1
@@ -51,157 +51,161 @@ class Scanner:
                 position = found.end()
             sign = text[position : position + 1]
             if not sign:
-                raise Refusal("cut_in_key" if key else "cut_in_string", begin)
+                raise TextRefused("cut_in_key" if key else "cut_in_string", begin)
             if sign == "\\":
-                piece, position = self._escape(position + 1, quote)
-            elif sign == quote and self._closes(position + 1, key=key):
-                self._doubts(begin, position, key=key)
+                piece, position = self._read_escape(position + 1, quote)
+            elif sign == quote and self._is_closing_quote(position + 1, key=key):
+                self._check_string(begin, position, key=key)
                 return "".join(parts), position + 1
             elif sign == quote:
-                piece, position = self._inner(position, quote, key=key)
+                piece, position = self._read_inner_quote(position, quote, key=key)
             else:
-                piece, position = self._control(sign, position, key=key)
+                piece, position = self._read_control(sign, position, key=key)
             parts.append(piece)
 
-    def _doubts(self, begin: int, end: int, *, key: bool) -> None:
+    def _check_string(self, begin: int, end: int, *, key: bool) -> None:
         """Refuse a string that shows a misplaced quote, a gap or an escape that was meant, although it closes."""
         if "raw_control_character" in self.repairs:
             inside = self.text[begin + 1 : end]
-            if p.SLIPPED(inside):
-                raise Refusal("lost_quote", end)  # it slipped behind the end of its line
+            if p.SLIPPED_QUOTE(inside):
+                raise TextRefused("lost_quote", end)  # it slipped behind the end of its line
             # An item of a list alone on its line, behind it a comma and another line as far in: two items.
             layout = self.text[self.text.rfind("\n", max(0, begin - _NEAR), begin) : begin]
             if layout.isspace() and len(layout) > 1 and f",{layout}" in inside:
-                raise Refusal("lost_quote", begin)
+                raise TextRefused("lost_quote", begin)
             if p.STRAY_BREAK(inside):
-                raise Refusal("control_character", begin)
-            if p.ELIDED(inside):
-                raise Refusal("ellipsis", begin)
-            if p.RESUMED(inside):
-                raise Refusal("cut_in_string", begin)
+                raise TextRefused("control_character", begin)
+            if p.ELISION_LINE(inside):
+                raise TextRefused("ellipsis", begin)
+            if p.RESUMED_FENCE(inside):
+                raise TextRefused("cut_in_string", begin)
         if "extra_escape" in self.repairs and p.NEEDLESS_ESCAPE(inside := self.text[begin + 1 : end]):
             # One of a pair of escaped quotes is of another kind, the quotes round a key are lost, or it is meant.
             odd = "\\'" in inside and (key or inside.count('\\"') % 2)
             if odd or p.MEANT_ESCAPE(inside):
-                raise Refusal("bad_escape", begin)
+                raise TextRefused("bad_escape", begin)
 
-    def _closes(self, position: int, *, key: bool) -> bool:
+    def _is_closing_quote(self, position: int, *, key: bool) -> bool:
         """Return whether the quote before `position` ends its string: only if a structural sign follows."""
         if key:
             position = p.ANY_SPACE(self.text, position).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             return self.text[position : position + 1] in (":", "")
         return p.AFTER_VALUE(self.text, position) is not None or p.NEXT_PAIR(self.text, position) is not None
 
-    def _inner(self, position: int, quote: str, *, key: bool) -> tuple[str, int]:
+    def _read_inner_quote(self, position: int, quote: str, *, key: bool) -> tuple[str, int]:
         """Read a quoted phrase inside a string, or refuse a quote that does not close it."""
         found = None if key or quote != '"' else p.INNER_QUOTED(self.text, position)
         if found is None:
             after = p.ANY_SPACE(self.text, position + 1).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
-            raise Refusal(
+            raise TextRefused(
                 "lost_quote" if self.text[after : after + 1] == ":" else "missing_colon" if key else "inner_quote",
                 position,
             )
-        self.repair("inner_quotes")
+        self.record_repair("inner_quotes")
         return found[0], found.end()
 
-    def _control(self, sign: str, position: int, *, key: bool) -> tuple[str, int]:
+    def _read_control(self, sign: str, position: int, *, key: bool) -> tuple[str, int]:
         """Keep a raw line feed or tab of a value; a carriage return may be somebody else's line ending."""
         if sign not in "\n\t":
-            raise Refusal("control_character" if sign < " " else "lost_quote", position)
+            raise TextRefused("control_character" if sign < " " else "lost_quote", position)
         if key:
-            raise Refusal("line_break_in_key", position)
-        self.repair("raw_control_character")
+            raise TextRefused("line_break_in_key", position)
+        self.record_repair("raw_control_character")
         return sign, position + 1
 
-    def _escape(self, position: int, quote: str) -> tuple[str, int]:
+    def _read_escape(self, position: int, quote: str) -> tuple[str, int]:
         """Read the escape after a backslash."""
         text = self.text
         sign = text[position : position + 1]
         if not sign:
-            raise Refusal("cut_in_escape", position)
+            raise TextRefused("cut_in_escape", position)
         if sign in p.PYTHON_KEEPS and self.dropped is None:
             self.dropped = position - 1
         if sign == "u":
-            return self._unicode(position + 1)
+            return self._read_unicode_escape(position + 1)
         if sign in p.ESCAPES and not (quote == "'" and sign == "/"):
             return p.ESCAPES[sign], position + 1
         if sign == "'" and quote == "'":
             return sign, position + 1
         if sign in p.NEEDLESS_ESCAPES and quote != "'":  # there Python would keep the backslash
-            self.repair("extra_escape")
+            self.record_repair("extra_escape")
             return sign, position + 1
         found = p.PYTHON_ESCAPE(text, position) if quote == "'" else None
         if found is None:
-            raise Refusal("bad_escape", position - 1)
+            raise TextRefused("bad_escape", position - 1)
         code = int(found[1] or found[2], 16)
         if code > 0x10FFFF or 0xD800 <= code < 0xE000:  # noqa: PLR2004 - beyond Unicode, or a surrogate
-            raise Refusal("lone_surrogate", position - 1)
-        self.repair("python_escape")
+            raise TextRefused("lone_surrogate", position - 1)
+        self.record_repair("python_escape")
         return chr(code), found.end()
 
-    def _unicode(self, position: int) -> tuple[str, int]:
+    def _read_unicode_escape(self, position: int) -> tuple[str, int]:
         """Read the four digits of an escape, and its other half if it is a surrogate."""
         text = self.text
         found = p.HEX4(text, position)
         if found is None:
-            raise Refusal("cut_in_escape" if p.CUT_HEX(text, position) else "bad_escape", position - 2)
+            raise TextRefused("cut_in_escape" if p.CUT_HEX(text, position) else "bad_escape", position - 2)
         code = int(found[0], 16)
         if not 0xD800 <= code < 0xE000:  # noqa: PLR2004 - the surrogates
             return chr(code), position + 4
         low = p.HEX4(text, position + 6) if text.startswith("\\u", position + 4) else None
         if code >= 0xDC00 or low is None or not 0xDC00 <= int(low[0], 16) < 0xE000:  # noqa: PLR2004
-            raise Refusal("cut_in_escape" if p.CUT_LOW(text, position + 4) else "lone_surrogate", position - 2)
+            raise TextRefused("cut_in_escape" if p.CUT_LOW(text, position + 4) else "lone_surrogate", position - 2)
         return chr(0x10000 + ((code - 0xD800) << 10) + int(low[0], 16) - 0xDC00), position + 10
 
     # ------------------------------------------------------------- between the values
 
-    def space(self, position: int) -> int:
+    def skip_space(self, position: int) -> int:
         """Skip spaces and comments; return where the next sign stands."""
         text = self.text
         while True:
             plain = p.SPACE(text, position).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
             if position > plain:
-                self.repair("odd_whitespace")
+                self.record_repair("odd_whitespace")
             if text.startswith(("/*", "//", "#"), position):
-                position = self._comment(position, block=text.startswith("/*", position))
+                position = self._skip_comment(position, block=text.startswith("/*", position))
             else:
                 return position
 
-    def _comment(self, position: int, *, block: bool) -> int:
+    def _skip_comment(self, position: int, *, block: bool) -> int:
         """Skip a comment; refuse one that stands for a value or may have swallowed one, as a long one may."""
         text = self.text
         begin = position + (1 if text[position] == "#" else 2)
         last = begin + _LONGEST_COMMENT
         end = text.find("*/" if block else "\n", begin, last)
         if end < 0 and last < len(text):
-            raise Refusal("comment_holds_data", position)
+            raise TextRefused("comment_holds_data", position)
         if end < 0 and block:
-            raise Refusal("cut_in_comment", position)
+            raise TextRefused("cut_in_comment", position)
         comment = text[begin : end if end >= 0 else len(text)]
-        self._judge_comment(comment, position, block=block)
+        self._check_comment(comment, position, block=block)
         return begin + len(comment) + 2 * block
 
-    def _judge_comment(self, comment: str, position: int, *, block: bool) -> None:
-        self.repair("comment")
+    def _check_comment(self, comment: str, position: int, *, block: bool) -> None:
+        self.record_repair("comment")
         if not comment or comment.isspace():
             return
         self.comments.append(comment)
         if not block and p.BRACKET(comment):  # looked for first, as each bracket may begin another look at this line
-            raise Refusal("comment_holds_data", position)
-        if p.LEFT_OUT(comment):
-            raise Refusal("ellipsis", position)
-        if p.STAND_IN(comment):
-            raise Refusal("bare_reference", position)
+            raise TextRefused("comment_holds_data", position)
+        if p.OMISSION(comment):
+            raise TextRefused("ellipsis", position)
+        if p.PLACEHOLDER(comment):
+            raise TextRefused("bare_reference", position)
         said = self.text[max(0, position - _NEAR) : position].rstrip()
         before = said[-1:]
         divides = not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit()  # 5 // 2 is a division
-        if divides or p.GOES_ON(comment):
-            raise Refusal("expression", position)
+        if divides or p.CONTINUED_VALUE(comment):
+            raise TextRefused("expression", position)
         if block and before in ("[", ",", ":") and p.LITERAL(comment):  # where a value would stand
-            raise Refusal("comment_holds_data", position)
-        rival = p.RIVAL(comment)
+            raise TextRefused("comment_holds_data", position)
+        rival = p.CORRECTED_VALUE(comment)
         if rival and p.LAST_SCALAR(said)[0] != rival[1]:  # type: ignore[index]  # it matches anywhere, if only nothing
-            raise Refusal("comment_holds_data", position)
-        if p.OTHERWISE(comment) or comment.count('"') % 2 or (p.SWALLOWED_BLOCK if block else p.SWALLOWED)(comment):
-            raise Refusal("comment_holds_data", position)
+            raise TextRefused("comment_holds_data", position)
+        if (
+            p.OTHER_VALUE(comment)
+            or comment.count('"') % 2
+            or (p.SWALLOWED_BLOCK if block else p.SWALLOWED_MEMBER)(comment)
+        ):
+            raise TextRefused("comment_holds_data", position)

@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any, cast
 
 from pokayoke.core.json.values import is_array
-from pokayoke.core.schema.facts import Facts, facts_at, remembered
+from pokayoke.core.schema.facts import SchemaFacts, cached_per_schema, facts_at
 from pokayoke.core.schema.schema import Schema, compile_schema
 
 _OPEN_KEYWORDS = frozenset(
@@ -31,40 +31,40 @@ _OPEN_KEYWORDS = frozenset(
 _COMBINING = _OPEN_KEYWORDS - {"not", "patternProperties", "unevaluatedProperties"}
 
 
-def no_object_lost(schema: Schema, value: dict[str, Any]) -> bool:
+def closer_is_surplus(schema: Schema, value: dict[str, Any]) -> bool:
     """Return whether a closing brace after this value can only be surplus.
 
     If it were not, an opening brace would have been lost before it: the schema would have to allow an
     object at a place along the last path where the value has none. What is not understood here
     makes it False.
     """
-    return schema.is_valid(value) and _only_here(schema.raw, value)
+    return schema.is_valid(value) and _has_every_object(schema.raw, value)
 
 
-def _only_here(schema: Any, value: dict[str, Any]) -> bool:
+def _has_every_object(schema: Any, value: dict[str, Any]) -> bool:
     """Return whether an object can stand nowhere but where the value has one."""
-    node = _node(schema)
+    node = _as_mapping(schema)
     if node.get("additionalProperties") is not False or _OPEN_KEYWORDS & node.keys():
         return False
-    properties = _node(node.get("properties"))
+    properties = _as_mapping(node.get("properties"))
     for name, child in properties.items():
-        if not isinstance(value.get(name), dict) and _admits_object(child):
+        if not isinstance(value.get(name), dict) and _may_be_object(child):
             return False
     last = next(reversed(value), None)
-    return last is None or not isinstance(value[last], dict) or _only_here(properties.get(last), value[last])
+    return last is None or not isinstance(value[last], dict) or _has_every_object(properties.get(last), value[last])
 
 
-def _admits_object(schema: Any) -> bool:
+def _may_be_object(schema: Any) -> bool:
     """Return whether a schema may accept an object, going by its type alone."""
-    types: Any = _node(schema).get("type")
+    types: Any = _as_mapping(schema).get("type")
     return not types or "object" in ([types] if isinstance(types, str) else types)
 
 
-def _node(schema: Any) -> dict[str, Any]:
+def _as_mapping(schema: Any) -> dict[str, Any]:
     return cast(dict[str, Any], schema) if isinstance(schema, dict) else {}
 
 
-def declared_by(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]:
+def declared_properties(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]:
     """Return `properties` and `required` of the object a schema is about, wherever it declares them.
 
     Raises:
@@ -73,16 +73,16 @@ def declared_by(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]
     if isinstance(schema, dict) and not _COMBINING & schema.keys():
         needed: Any = schema.get("required")
         required = frozenset([name for name in (needed if is_array(needed) else ()) if isinstance(name, str)])
-        return {"properties": _node(schema.get("properties")), "required": required}
+        return {"properties": _as_mapping(schema.get("properties")), "required": required}
     if not isinstance(schema, (Schema, dict)):
         return {"properties": {}, "required": frozenset()}
     compiled = schema if isinstance(schema, Schema) else compile_schema(schema)
-    return remembered(compiled, ("declared", ()), lambda: _declared_in(facts_at(compiled, ())))
+    return cached_per_schema(compiled, ("declared", ()), lambda: _collect_properties(facts_at(compiled, ())))
 
 
-def _declared_in(facts: Facts) -> dict[str, Any]:
+def _collect_properties(facts: SchemaFacts) -> dict[str, Any]:
     properties = {
-        name: child for node in reversed(facts.nodes) for name, child in _node(node.get("properties")).items()
+        name: child for node in reversed(facts.nodes) for name, child in _as_mapping(node.get("properties")).items()
     }
     return {"properties": properties, "required": facts.required}
 
@@ -98,33 +98,35 @@ def may_lack_member(raw: Any, value: dict[str, Any], uneven: Container[int]) -> 
         value: where to look for the objects.
         uneven: the objects, by identity.
     """
-    properties = _node(_node(raw).get("properties"))
+    properties = _as_mapping(_as_mapping(raw).get("properties"))
     if id(value) in uneven and not properties.keys() <= value.keys():
         return True
-    return any(_lacks(properties.get(name), child, uneven) for name, child in value.items())
+    return any(_may_lack_inside(properties.get(name), child, uneven) for name, child in value.items())
 
 
-def _lacks(schema: Any, value: Any, uneven: Container[int]) -> bool:
-    node = _node(schema)
+def _may_lack_inside(schema: Any, value: Any, uneven: Container[int]) -> bool:
+    node = _as_mapping(schema)
     if isinstance(value, dict):
         members = cast(dict[str, Any], value)
-        return (id(members) in uneven and not _node(node.get("properties"))) or may_lack_member(node, members, uneven)
+        return (id(members) in uneven and not _as_mapping(node.get("properties"))) or may_lack_member(
+            node, members, uneven
+        )
     if isinstance(value, list):
-        return any(_lacks(node.get("items"), child, uneven) for child in cast(list[object], value))
+        return any(_may_lack_inside(node.get("items"), child, uneven) for child in cast(list[object], value))
     return False
 
 
-def mistaken_word(schema: Schema, value: dict[str, Any]) -> bool:
+def is_unquoted_text(schema: Schema, value: dict[str, Any]) -> bool:
     """Return whether a true or false stands where the schema wants a string: a text without its quotes."""
     return any(
         problem.keyword == "type"
         and "string" in problem.data.get("types", ())
-        and isinstance(_at(value, problem.at), bool)
-        for problem in schema.problems(value)
+        and isinstance(_get_at(value, problem.at), bool)
+        for problem in schema.find_problems(value)
     )
 
 
-def _at(value: Any, pointer: str) -> Any:
+def _get_at(value: Any, pointer: str) -> Any:
     """Return what a JSON pointer into the value points at."""
     for part in pointer.split("/")[1:]:
         step = part.replace("~1", "/").replace("~0", "~")

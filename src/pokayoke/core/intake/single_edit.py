@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import orjson
 
-from pokayoke.core.intake.reading import Reading, refused
-from pokayoke.core.intake.schema_evidence import declared_by
-from pokayoke.core.intake.tokens import Refusal
+from pokayoke.core.intake.reading import Reading, refused_reading
+from pokayoke.core.intake.schema_evidence import declared_properties
+from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.schema.schema import Schema
 
@@ -41,7 +41,7 @@ _BUDGET = 2_000_000
 # A sign can only parse where its neighbours allow it. A quote that would put white space at an end of its string
 # is not tried: nobody writes that, and every lost quote would have two readings. A closing bracket is tried before
 # white space and not within: there it means the same, and each place would look through all that is left of it.
-_SPOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+_INSERTION_POINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ('"', re.compile(r'(?<=[{\[:,])(?!\s)|(?<=\s)(?=[^\s{}\[\],:"])|(?<!\s)(?=\s*+[,:}\]])')),
     ("{", re.compile(r'(?<![^\s:,\[])(?=[\s"])')),
     ("[", re.compile(r"(?<![^\s:,\[])(?=[^,:}])")),
@@ -59,9 +59,9 @@ _PAIRS = ("()", "[]", "{}", "<>")
 _BRACKETS = frozenset("".join(_PAIRS))
 
 
-def suggest(
+def suggest_edit(
     text: str,
-    refusal: Refusal,
+    refusal: TextRefused,
     schema: Schema | None,
     *,
     readings: tuple[Any, ...] = (),
@@ -76,12 +76,12 @@ def suggest(
         readings: what the first stage thinks the text may mean.
         max_depth: deepest nesting.
     """
-    fallback = refused(refusal.reason, refusal.position, readings)
+    fallback = refused_reading(refusal.reason, refusal.position, readings)
     if schema is None or refusal.reason not in EDITABLE:
         return fallback
     found: dict[bytes, Any] = {}
     spent = 0
-    for candidate, stray in _insertions(text):
+    for candidate, stray in _iter_insertions(text):
         spent += len(candidate)
         if spent > _BUDGET:
             return fallback
@@ -93,11 +93,11 @@ def suggest(
         if isinstance(value, dict) and schema.is_valid(value):
             found[dump] = value
             if len(found) > 1 or stray:
-                return refused(refusal.reason, refusal.position, tuple(found.values()))
-    declared = declared_by(schema)["properties"].keys()
+                return refused_reading(refusal.reason, refusal.position, tuple(found.values()))
+    declared = declared_properties(schema)["properties"].keys()
     for dump, value in found.items():
         if declared and not value.keys() <= declared:  # what made up a name may have made up more
-            return refused(refusal.reason, refusal.position, (value,))
+            return refused_reading(refusal.reason, refusal.position, (value,))
         return Reading(
             grade="edited",
             value=cast(dict[str, Any], value),
@@ -109,7 +109,7 @@ def suggest(
     return fallback
 
 
-def _insertions(text: str) -> Iterator[tuple[str, bool]]:
+def _iter_insertions(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text with one sign inserted, at every place where it could make the text parse.
 
     True beside it says that the sign may be there already: a quote misspelt beside the place, or another
@@ -123,7 +123,7 @@ def _insertions(text: str) -> Iterator[tuple[str, bool]]:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:
         last = error.pos
-    for sign, spots in _SPOTS:
+    for sign, spots in _INSERTION_POINTS:
         for spot in spots.finditer(text, 0, len(text)):
             at = spot.start()
             if at > last:

@@ -10,7 +10,7 @@ import re
 from typing import Any, cast
 
 from pokayoke.core.intake.reading import Reading, SchemaLike
-from pokayoke.core.intake.schema_evidence import declared_by
+from pokayoke.core.intake.schema_evidence import declared_properties
 from pokayoke.core.json.strict import StrictError, dump_compact, parse
 
 # No value with a tag in it: it may be the end of the value, or part of it.
@@ -20,13 +20,13 @@ _PAIR = re.compile(
     r"|<((?:[\w.-]{1,40}:)?)parameter name=\"([\w.$-]{1,100})\">([^<]*+)</\5parameter>)"
 ).match
 _REST = re.compile(r"\s*+").match
-_ESCAPED = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
+_HTML_ESCAPE = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
 _NULLS = frozenset({"", "null", "none", "nil", "undefined"})
 """How null is written, or left out."""
 _PLAIN_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object"})
 
 
-def read_tagged(
+def read_tagged_arguments(
     text: str, position: int, schema: SchemaLike | None, *, max_depth: int
 ) -> tuple[Reading | None, int] | None:
     """Read arguments in tags of their own.
@@ -44,7 +44,7 @@ def read_tagged(
     value: dict[str, Any] = {}
     begin, sure = position, True
     declared: dict[str, Any] = (
-        declared_by(schema)["properties"] if text.find("<", position, position + 200) >= 0 else {}
+        declared_properties(schema)["properties"] if text.find("<", position, position + 200) >= 0 else {}
     )
     while found := _PAIR(text, position):
         key, written = cast("tuple[str, str]", tuple(group for group in found.groups() if group is not None)[-2:])
@@ -52,8 +52,8 @@ def read_tagged(
         position = found.end()
         try:
             sure = sure and key not in value and isinstance(node, dict)
-            kinds = _kinds(node) if sure else frozenset[str]()
-            value[key] = _typed(written, kinds, max_depth, framed=found[3] is not None)
+            kinds = _declared_types(node) if sure else frozenset[str]()
+            value[key] = _parse_by_type(written, kinds, max_depth, framed=found[3] is not None)
         except (StrictError, ValueError):
             sure = False
     if position == begin:
@@ -64,17 +64,17 @@ def read_tagged(
     return reading if sure else None, cast("re.Match[str]", _REST(text, position)).end()
 
 
-def _kinds(schema: Any) -> frozenset[str]:
+def _declared_types(schema: Any) -> frozenset[str]:
     """Return the types a subschema declares, in a union those of all branches; none if it leaves them open."""
     node = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
     named: Any = node.get("type")
     if named is not None:
         return frozenset(cast("list[str]", named) if isinstance(named, list) else [named])
-    branches = [_kinds(branch) for branch in node.get("anyOf", node.get("oneOf", ()))]
+    branches = [_declared_types(branch) for branch in node.get("anyOf", node.get("oneOf", ()))]
     return frozenset[str]().union(*branches) if all(branches) else frozenset[str]()
 
 
-def _typed(written: str, kinds: frozenset[str], max_depth: int, *, framed: bool) -> Any:
+def _parse_by_type(written: str, kinds: frozenset[str], max_depth: int, *, framed: bool) -> Any:
     """Return the value of a text, by its declared types.
 
     Raises:
@@ -90,6 +90,6 @@ def _typed(written: str, kinds: frozenset[str], max_depth: int, *, framed: bool)
     others = kinds - {"string"}
     if others and (others != frozenset({"null"}) or written.strip().lower() in _NULLS):
         raise ValueError("it may be no text")
-    if written != written.strip() or _ESCAPED(written):
+    if written != written.strip() or _HTML_ESCAPE(written):
         raise ValueError("it may be escaped, or laid out")
     return written

@@ -70,7 +70,7 @@ WORDS: dict[str, bool | None] = {
 PYTHON_WORDS = frozenset({"True", "False", "None"})
 NOT_FINITE = frozenset({"NaN", "nan", "Infinity", "inf", "Inf", "-Infinity", "-inf", "-NaN", "-nan"})
 
-LEFT_OUT = re.compile(
+OMISSION = re.compile(
     r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|skipped|and so on|rest of|the (?:rest|same)|same as"
     r"|others?|unchanged|(?:as|see|like) (?:before|above)|previous(?:ly)?|existing|keep|repeat(?:s|ed)?"
     r"|(?:and|\d+) more|usw|weitere|wie oben|omitid[oa]s?|restantes?|resto|omis|ausgelassen)\b"
@@ -79,7 +79,7 @@ LEFT_OUT = re.compile(
     re.IGNORECASE,
 ).search
 """A comment that stands for something left out."""
-STAND_IN = re.compile(
+PLACEHOLDER = re.compile(
     r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in"
     r"|to be (?:filled|determined|replaced)|example (?:value|only)|guess(?:ed)?|made[- ]up|not sure|ask (?:the )?user"
     r"|(?:do not|don['’]t|never|(?:must|should) not|(?:must|should)n['’]t) (?:use|send|run|call|execute|submit|make)"
@@ -87,13 +87,13 @@ STAND_IN = re.compile(
     re.IGNORECASE,
 ).search
 """A comment that says that the value beside it is none."""
-OTHERWISE = re.compile(
+OTHER_VALUE = re.compile(
     r"\A\W*+(?:(?:or|alternatively|oder|ou|o|或者?|wait|oops|actually|correction|no(?=[,!]))\b"
     r"|(?:should|must|needs to) (?:be|have been|say|read) (?:[\"'`\d-]|(?-i:[A-Z]))|should have been\b)",
     re.IGNORECASE,
 ).match
 """A comment that offers another value, or takes back the one beside it."""
-RIVAL = re.compile(
+CORRECTED_VALUE = re.compile(
     r"(?:\b(?:use|really|wants?|corrected:|also|plus|(?:should|must|needs? to|ought to) be|it is|it['’]s"
     r"|(?:changed?|corrected|set|updated?|replaced?|fix(?:ed)?)(?: it)? (?:to|with|by))"
     r"|->|=>|→|\A\W*=|\A\W*(?:fix|no|not this)\W)[:\s]*+"
@@ -102,7 +102,7 @@ RIVAL = re.compile(
     re.IGNORECASE,
 ).search
 """A comment that ends with the value that is meant."""
-GOES_ON = re.compile(
+CONTINUED_VALUE = re.compile(
     r"\A\s*+(?:[+%]\s*+[\w\"']|(?:[*x×]|times)\s*+[0-9]|\.\w++\()"
     r"|\A\W*+(?:dozens?|hundreds?|thousands?|millions?|billions?)\W*+\Z|\bin (?:dozens|hundreds|thousands|millions"
     r"|billions)\b",
@@ -112,21 +112,21 @@ GOES_ON = re.compile(
 LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
 """What stands right before a comment, without the comma."""
 BRACKET = re.compile(r"[{}\[\]]").search
-SWALLOWED = re.compile(
+SWALLOWED_MEMBER = re.compile(
     r"[\"'`]\s*:|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
 """A line comment that may have swallowed a member, as one with a bracket may: a key, a last comma or quote, an
 indentation, a value alone."""
-SLIPPED = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
+SLIPPED_QUOTE = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
 """A string whose quote stood before a line end, or before the sign and the indentation around one."""
-ELIDED = re.compile(
+ELISION_LINE = re.compile(
     r"\n[ \t]*+(?:(?://|#|/\*)[ \t]*+)?"
     r"(?:\.{3}|…|[\[(<][^\n\])>]{0,40}(?:\.{3}|…|truncated|omitted)[^\n\])>]{0,40}[\])>])"
     r"[ \t]*+(?:\*/)?[ \t]*+\n",
     re.IGNORECASE,
 ).search
 """A line of a string that stands for other lines."""
-RESUMED = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
+RESUMED_FENCE = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
 """A string in which a fence ends and the next one begins: the message was cut there and went on."""
 NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\['_$]").search
 MEANT_ESCAPE = re.compile(r"\\\\|\\\$|[:/^|\[]\\_|'\\'|\\''").search
@@ -141,7 +141,7 @@ TWO_KEYS = re.compile(r"[^:]*+:[^,]*+,").match
 """A key that lost the quotes around the value within it."""
 
 
-class Refusal(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake
+class TextRefused(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake
     """The text cannot be read on; the reason is a name of `REFUSALS`."""
 
     def __init__(self, reason: str, position: int) -> None:

@@ -17,8 +17,8 @@ import msgspec
 import orjson
 import rfc8785
 
-from pokayoke.core.json.dump import dumps
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.text.regex import linear_search
 
 _SORTED = orjson.OPT_SORT_KEYS
 # Between these bounds the shortest digits of a fractional double are written alike by orjson and by
@@ -27,7 +27,7 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
 _NEVER_RESPELT = frozenset((str, int, bool, type(None)))
 
 
-_RESPELT: Final = r"[0-9]e[-+]?[0-9]+(?:[,\]}]|$)|[0-9]\.0(?:[,\]}]|$)|0\.000"
+_RESPELT_NUMBER: Final = r"[0-9]e[-+]?[0-9]+(?:[,\]}]|$)|[0-9]\.0(?:[,\]}]|$)|0\.000"
 """A number that RFC 8785 may spell otherwise: with an exponent, whole, or tiny.
 
 A text can look like one; then the value itself is looked at. Each branch begins with few literals, which the
@@ -35,32 +35,32 @@ engine finds ten times as fast as a number from its first digit on.
 """
 # The text for that search, which runs faster on ASCII. A zero, which no dump holds, stands where a character
 # beyond the basic plane begins: only with those do UTF-8 and UTF-16 sort keys differently.
-_BEYOND: Final = 0
-_ASCII_ONLY: Final = bytes(range(0x80)) + b"\x7f" * (0xF0 - 0x80) + bytes([_BEYOND]) * 0x10
+_ASTRAL_MARK: Final = 0
+_ASCII_ONLY: Final = bytes(range(0x80)) + b"\x7f" * (0xF0 - 0x80) + bytes([_ASTRAL_MARK]) * 0x10
 
 
 @cache
-def _respelt() -> Callable[[str], bool]:
-    return matcher(_RESPELT)
+def _respelt_search() -> Callable[[str], bool]:
+    return linear_search(_RESPELT_NUMBER)
 
 
 def _may_be_respelt(dumped: bytes) -> bool:
     if not dumped.isascii():
         dumped = dumped.translate(_ASCII_ONLY)
-        if _BEYOND in dumped:
+        if _ASTRAL_MARK in dumped:
             return True
-    return _respelt()(str(dumped, "ascii"))
+    return _respelt_search()(str(dumped, "ascii"))
 
 
-def dump(value: Any) -> bytes:
+def dump_sorted(value: Any) -> bytes:
     """Return compact JSON with sorted keys; integers of any size are exact."""
     try:
-        return dumps(value, _SORTED)
+        return dump_exact_size(value, _SORTED)
     except TypeError:
         return msgspec.json.encode(value, order="deterministic")
 
 
-def canonical(value: Any, dumped: bytes | None = None) -> bytes:
+def canonical_bytes(value: Any, dumped: bytes | None = None) -> bytes:
     """Return the canonical bytes of `value`.
 
     Args:
@@ -69,18 +69,18 @@ def canonical(value: Any, dumped: bytes | None = None) -> bytes:
             canonical as it stands, which is nearly always.
     """
     if dumped is None:
-        dumped = dump(value)
+        dumped = dump_sorted(value)
     if not _may_be_respelt(dumped):
         return dumped
-    return dumped if _is_plain(value) else _encode(value)
+    return dumped if _is_canonical_dump(value) else _encode_canonical(value)
 
 
-def digest(data: bytes) -> str:
+def sha256_hex(data: bytes) -> str:
     """Return the SHA-256 of `data` as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _is_plain(value: Any) -> bool:
+def _is_canonical_dump(value: Any) -> bool:
     """True if the sorted dump of `value` is canonical already. Leaves are judged without a call of their own."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
@@ -96,18 +96,18 @@ def _is_plain(value: Any) -> bool:
         if kind is float:
             if not _SMALLEST_PLAIN < abs(item) < _LARGEST_PLAIN or item.is_integer():
                 return False
-        elif not _is_plain(item):
+        elif not _is_canonical_dump(item):
             return False
     return True
 
 
-def _encode(value: Any) -> bytes:
+def _encode_canonical(value: Any) -> bytes:
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         ordered = sorted(members, key=lambda key: key.encode("utf-16-be"))
-        return b"{%s}" % b",".join(orjson.dumps(key) + b":" + _encode(members[key]) for key in ordered)
+        return b"{%s}" % b",".join(orjson.dumps(key) + b":" + _encode_canonical(members[key]) for key in ordered)
     if isinstance(value, (list, tuple)):
-        return b"[%s]" % b",".join(_encode(item) for item in cast("list[Any]", value))
+        return b"[%s]" % b",".join(_encode_canonical(item) for item in cast("list[Any]", value))
     if isinstance(value, int) and not isinstance(value, bool):
         return b"%d" % value
     if isinstance(value, float) and value.is_integer():

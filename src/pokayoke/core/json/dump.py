@@ -14,7 +14,7 @@ import orjson
 _ONE_MORE = orjson.OPT_APPEND_NEWLINE
 
 
-def dumps(value: Any, option: int = 0, default: Callable[[Any], Any] | None = None) -> bytes:
+def dump_exact_size(value: Any, option: int = 0, default: Callable[[Any], Any] | None = None) -> bytes:
     """Return what orjson writes, in memory of its own size.
 
     Args:

@@ -22,7 +22,7 @@ import msgspec
 from pokayoke.core.json.values import kind_of
 
 
-class Unwritable(Exception):  # noqa: N818 - says what the value is; caught by the walk
+class UnwritableValue(Exception):  # noqa: N818 - says what the value is; caught by the walk
     """The value has no JSON form.
 
     Args:
@@ -35,7 +35,7 @@ class Unwritable(Exception):  # noqa: N818 - says what the value is; caught by t
         self.code = code
 
 
-def plain(obj: Any, *, room: int) -> Any:
+def to_plain(obj: Any, *, room: int) -> Any:
     """Return something plainer with the same meaning: a scalar, a dict, a list or a tuple.
 
     What is inside is left as it is; the caller converts it in turn.
@@ -48,7 +48,7 @@ def plain(obj: Any, *, room: int) -> Any:
         Unwritable: there is no faithful JSON form.
     """
     if isinstance(obj, type):
-        raise Unwritable(f"the class {obj.__name__} is not a value")
+        raise UnwritableValue(f"the class {obj.__name__} is not a value")
     for kinds, rule in _RULES:
         if isinstance(obj, kinds):
             return rule(obj, room)
@@ -56,16 +56,16 @@ def plain(obj: Any, *, room: int) -> Any:
         found = rule(obj, room)
         if found is not _UNKNOWN:
             return found
-    raise Unwritable(f"an object of type {type(obj).__qualname__} has no JSON form")
+    raise UnwritableValue(f"an object of type {type(obj).__qualname__} has no JSON form")
 
 
-def key_text(key: Any) -> str | None:
+def json_key(key: Any) -> str | None:
     """Return the JSON spelling of a key, or None if a key of that type has none.
 
     Numbers, booleans and null are spelt as in JSON; UUIDs, dates, paths and enum members as their text.
     """
     if isinstance(key, Enum):
-        return key_text(key.value)
+        return json_key(key.value)
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, str):
@@ -78,8 +78,8 @@ def key_text(key: Any) -> str | None:
         return key.isoformat()
     if isinstance(key, (UUID, PurePath)):
         return str(key)
-    if _library(key) == "numpy" and hasattr(key, "item"):
-        return key_text(key.item()) if type(key.item()) is not type(key) else None
+    if _library_name(key) == "numpy" and hasattr(key, "item"):
+        return json_key(key.item()) if type(key.item()) is not type(key) else None
     return None
 
 
@@ -88,13 +88,13 @@ _UNKNOWN: Any = object()
 # --- by type ------------------------------------------------------------------------------------
 
 
-def _moment(obj: datetime | date | time, _room: int) -> str | None:
+def _convert_datetime(obj: datetime | date | time, _room: int) -> str | None:
     if obj != obj:  # noqa: PLR0124 - pandas' "not a time", the only one that differs from itself
         return None
     return obj.isoformat()
 
 
-def _duration(obj: timedelta, _room: int) -> Any:
+def _convert_duration(obj: timedelta, _room: int) -> Any:
     if obj != obj:  # noqa: PLR0124 - as above
         return None
     own: Callable[[], str] | None = getattr(obj, "isoformat", None)  # pandas keeps nanoseconds
@@ -102,21 +102,21 @@ def _duration(obj: timedelta, _room: int) -> Any:
     return msgspec.to_builtins(obj) if own is None else own()
 
 
-def _bytes(obj: Any, _room: int) -> Any:
-    raise Unwritable(f"{type(obj).__name__} has no JSON form: decode it, or return it as an image or binary block")
+def _refuse_bytes(obj: Any, _room: int) -> Any:
+    raise UnwritableValue(f"{type(obj).__name__} has no JSON form: decode it, or return it as an image or binary block")
 
 
-def _mapping(obj: Mapping[Any, Any], room: int) -> dict[Any, Any]:
-    _fits(len(obj), room)
+def _convert_mapping(obj: Mapping[Any, Any], room: int) -> dict[Any, Any]:
+    _require_budget(len(obj), room)
     return {key: obj[key] for key in islice(obj, room + 1)}
 
 
-def _sequence(obj: Sequence[Any], room: int) -> list[Any]:
-    _fits(len(obj), room)
+def _convert_sequence(obj: Sequence[Any], room: int) -> list[Any]:
+    _require_budget(len(obj), room)
     return list(islice(obj, room + 1))
 
 
-def _struct(obj: msgspec.Struct, _room: int) -> Any:
+def _convert_struct(obj: msgspec.Struct, _room: int) -> Any:
     """A Struct as msgspec itself encodes it: renamed, tagged, without what is unset."""
     names = zip(obj.__struct_encode_fields__, obj.__struct_fields__, strict=True)
     values = {name: getattr(obj, field) for name, field in names}
@@ -127,44 +127,44 @@ def _struct(obj: msgspec.Struct, _room: int) -> Any:
     return {**tag, **{name: value for name, value in values.items() if value is not msgspec.UNSET}}
 
 
-def _enum(obj: Enum, _room: int) -> Any:
+def _convert_enum(obj: Enum, _room: int) -> Any:
     return obj.value
 
 
-def _decimal(obj: Decimal, _room: int) -> Decimal:
+def _convert_decimal(obj: Decimal, _room: int) -> Decimal:
     return Decimal(obj)  # a subclass; the walk writes the plain one
 
 
-def _text(obj: Any, _room: int) -> str:
+def _convert_text(obj: Any, _room: int) -> str:
     return str(obj) if not isinstance(obj, str) else str.__str__(obj)
 
 
-def _whole(obj: int, _room: int) -> int:
+def _convert_int(obj: int, _room: int) -> int:
     return int.__int__(obj)
 
 
-def _fraction(obj: float, _room: int) -> float:
+def _convert_float(obj: float, _room: int) -> float:
     return float.__float__(obj)
 
 
 _RULES: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
-    (Enum, _enum),
-    ((str, UUID, PurePath), _text),
-    (int, _whole),
-    (float, _fraction),
-    (Decimal, _decimal),
-    ((datetime, date, time), _moment),
-    (timedelta, _duration),
-    (msgspec.Struct, _struct),
-    ((bytes, bytearray, memoryview), _bytes),
-    (Mapping, _mapping),
-    (Sequence, _sequence),
+    (Enum, _convert_enum),
+    ((str, UUID, PurePath), _convert_text),
+    (int, _convert_int),
+    (float, _convert_float),
+    (Decimal, _convert_decimal),
+    ((datetime, date, time), _convert_datetime),
+    (timedelta, _convert_duration),
+    (msgspec.Struct, _convert_struct),
+    ((bytes, bytearray, memoryview), _refuse_bytes),
+    (Mapping, _convert_mapping),
+    (Sequence, _convert_sequence),
 )
 
 # --- by shape: what is recognised without being imported ----------------------------------------
 
 
-def _model(obj: Any, _room: int) -> Any:
+def _convert_model(obj: Any, _room: int) -> Any:
     """A pydantic model by its own rules, under its aliases (its output schema speaks of those).
 
     A model that no longer fits its own types fails here instead of warning.
@@ -177,7 +177,7 @@ def _model(obj: Any, _room: int) -> Any:
         return obj.model_dump(mode="json")
 
 
-def _record(obj: Any, _room: int) -> Any:
+def _convert_record(obj: Any, _room: int) -> Any:
     """A dataclass or attrs object: its declared fields, private ones too."""
     kind: Any = kind_of(obj)
     if dataclasses.is_dataclass(kind):
@@ -187,18 +187,18 @@ def _record(obj: Any, _room: int) -> Any:
     return _UNKNOWN
 
 
-def _address(obj: Any, _room: int) -> Any:
+def _convert_address(obj: Any, _room: int) -> Any:
     """A URL of pydantic or an IP address: the text that its output schema describes."""
     named = {"pydantic": "unicode_string", "pydantic_core": "unicode_string", "ipaddress": "exploded"}
-    telling = named.get(_library(obj))
+    telling = named.get(_library_name(obj))
     return _UNKNOWN if telling is None or not hasattr(obj, telling) else str(obj)
 
 
-def _numpy(obj: Any, room: int) -> Any:
+def _convert_numpy(obj: Any, room: int) -> Any:
     """Arrays as lists, scalars as numbers; a time that Python cannot hold as its ISO text."""
-    if _library(obj) != "numpy" or not hasattr(obj, "dtype") or not hasattr(obj, "tolist"):
+    if _library_name(obj) != "numpy" or not hasattr(obj, "dtype") or not hasattr(obj, "tolist"):
         return _UNKNOWN
-    _fits(int(obj.size), room)
+    _require_budget(int(obj.size), room)
     if obj.dtype.kind in "mM" and obj.ndim:
         return [*obj]
     item: Any = obj.tolist()
@@ -207,61 +207,67 @@ def _numpy(obj: Any, room: int) -> Any:
     return _UNKNOWN if type(item) is type(obj) or (obj.dtype.kind == "m" and isinstance(item, int)) else item
 
 
-def _pandas(obj: Any, room: int) -> Any:
+def _convert_pandas(obj: Any, room: int) -> Any:
     """A frame as rows (with its index, if somebody gave it one), a series as a list or an object.
 
     NA and NaT mean "missing" and become null, and so does NaN among texts and objects. In a column
     of numbers NaN may also be a number gone wrong: a finding.
     """
-    if _library(obj) != "pandas":
+    if _library_name(obj) != "pandas":
         return _UNKNOWN
     kind = type(obj).__name__
     if kind == "NAType":
         return None
     if not hasattr(obj, "tolist") and kind != "DataFrame":
         return _UNKNOWN
-    _fits(int(obj.size), room)
+    _require_budget(int(obj.size), room)
     if kind == "DataFrame":
-        return _frame(obj)
-    if kind != "Series" or _is_counted(obj.index):
-        return _cells(obj)
-    _unique(obj.index, "index labels")
-    return dict(zip(obj.index.tolist(), _cells(obj), strict=True))
+        return _convert_frame(obj)
+    if kind != "Series" or _is_default_index(obj.index):
+        return _column_values(obj)
+    _require_unique(obj.index, "index labels")
+    return dict(zip(obj.index.tolist(), _column_values(obj), strict=True))
 
 
-def _cells(column: Any) -> list[Any]:
+def _column_values(column: Any) -> list[Any]:
     cells: list[Any] = column.tolist()
     if getattr(getattr(column, "dtype", None), "kind", "") != "O":
         return cells
     return [None if type(cell) is float and math.isnan(cell) else cell for cell in cells]
 
 
-def _frame(obj: Any) -> Any:
-    _unique(obj.columns, "column labels")
+def _convert_frame(obj: Any) -> Any:
+    _require_unique(obj.columns, "column labels")
     names: list[Any] = obj.columns.tolist()
-    rows = zip(*(_cells(obj[name]) for name in names), strict=True)
-    if _is_counted(obj.index):
+    rows = zip(*(_column_values(obj[name]) for name in names), strict=True)
+    if _is_default_index(obj.index):
         return [dict(zip(names, row, strict=True)) for row in rows]
     return {"index": obj.index.tolist(), "columns": names, "data": [[*row] for row in rows]}
 
 
-def _is_counted(index: Any) -> bool:
+def _is_default_index(index: Any) -> bool:
     """True for the index a frame has when nobody gave it one: 0, 1, 2, ..."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 
-def _unique(labels: Any, what: str) -> None:
+def _require_unique(labels: Any, what: str) -> None:
     if not labels.is_unique:
-        raise Unwritable(f"{what} are not unique, so columns or rows would be lost", "key_collision")
+        raise UnwritableValue(f"{what} are not unique, so columns or rows would be lost", "key_collision")
 
 
-def _fits(count: int, room: int) -> None:
+def _require_budget(count: int, room: int) -> None:
     if count > room:
-        raise Unwritable(f"{count} items are more than there is room for", "output_too_large")
+        raise UnwritableValue(f"{count} items are more than there is room for", "output_too_large")
 
 
-def _library(obj: Any) -> str:
+def _library_name(obj: Any) -> str:
     return str(type(obj).__module__).partition(".")[0]
 
 
-_SHAPES: tuple[Callable[[Any, int], Any], ...] = (_model, _record, _address, _numpy, _pandas)
+_SHAPES: tuple[Callable[[Any, int], Any], ...] = (
+    _convert_model,
+    _convert_record,
+    _convert_address,
+    _convert_numpy,
+    _convert_pandas,
+)

@@ -18,11 +18,11 @@ import msgspec
 import orjson
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.dump import dumps
-from pokayoke.core.json.python_objects import Unwritable, key_text, plain
+from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.json.python_objects import UnwritableValue, json_key, to_plain
 from pokayoke.core.json.strict import dump_compact
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.schema.problems import escape
+from pokayoke.core.schema.problems import pointer_step
 
 CODES: dict[str, str] = {
     "output_too_large": "the output is larger than the contract allows",
@@ -44,7 +44,7 @@ _CONTAINERS = frozenset((dict, list, tuple))
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
-class Serialised(msgspec.Struct, frozen=True):
+class SerialisedValue(msgspec.Struct, frozen=True):
     """A tool's value in JSON.
 
     Args:
@@ -58,7 +58,7 @@ class Serialised(msgspec.Struct, frozen=True):
     decimals: bool = False
 
 
-def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text") -> Serialised | Finding:
+def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text") -> SerialisedValue | Finding:
     """Convert a Python object; see the module.
 
     Plain values (dict, list, tuple, str, int, float, bool, None) go through C code: measured, dumped
@@ -71,20 +71,20 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
             double holds exactly as numbers.
     """
     try:
-        return Serialised(*plainly(obj, max_bytes))
+        return SerialisedValue(*dump_plain(obj, max_bytes))
     except (TypeError, ValueError, RecursionError):
         pass  # not plain, too long, or wrong somewhere: the walk knows which and where
-    walk = _Walk(max_bytes, decimals)
+    walk = _ObjectWalk(max_bytes, decimals)
     try:
-        value = walk.convert(obj, "")
-        return _within(Serialised(value, dump_compact(value), walk.decimals), max_bytes)
+        value = walk.convert_value(obj, "")
+        return _check_size(SerialisedValue(value, dump_compact(value), walk.decimals), max_bytes)
     except _Stop as stop:
         return stop.finding
     except RecursionError:  # the host's own stack was nearly used up
-        return _finding("too_deep", "", "the value is nested too deeply to be walked")
+        return _serialise_finding("too_deep", "", "the value is nested too deeply to be walked")
 
 
-def plainly(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
+def dump_plain(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
     """Dump and read back an object that is plain (dict, list, tuple, str, int, float, bool, None) to its depths.
 
     Returns:
@@ -97,7 +97,7 @@ def plainly(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
     """
     if not _is_small(obj, max_bytes):
         raise ValueError
-    data = dumps(obj, _OPTIONS)
+    data = dump_exact_size(obj, _OPTIONS)
     value: Any = orjson.loads(data)
     # null is also what orjson writes for NaN; equality tells them apart at C speed.
     if len(data) > max_bytes or (b"null" in data and value != obj):
@@ -105,7 +105,7 @@ def plainly(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
     return value, data
 
 
-def undumpable(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep", "not_json"] | None:
+def undumpable_reason(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep", "not_json"] | None:
     """Return why a value must not be dumped as it is, without writing more than `max_bytes`; None if it may.
 
     A part that is reached in many ways is written as often: a few shared lists can be a trillion items.
@@ -120,11 +120,11 @@ def undumpable(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep", "not
     return "too_deep" if done.code == "too_deep" else "not_json"
 
 
-def _within(done: Serialised, max_bytes: int) -> Serialised | Finding:
-    return done if len(done.data) <= max_bytes else too_large(max_bytes)
+def _check_size(done: SerialisedValue, max_bytes: int) -> SerialisedValue | Finding:
+    return done if len(done.data) <= max_bytes else too_large_finding(max_bytes)
 
 
-def too_large(limit: int, unit: str = "bytes") -> Finding:
+def too_large_finding(limit: int, unit: str = "bytes") -> Finding:
     """Return the finding for an output over its cap."""
     return Finding(
         code="output_too_large",
@@ -180,7 +180,7 @@ class _Stop(Exception):  # noqa: N818 - carries the finding out of the walk; nev
         self.finding = finding
 
 
-def _finding(code: str, at: str, message: str) -> Finding:
+def _serialise_finding(code: str, at: str, message: str) -> Finding:
     return Finding(
         code=code,
         at=at,
@@ -190,7 +190,7 @@ def _finding(code: str, at: str, message: str) -> Finding:
     )
 
 
-class _Walk:
+class _ObjectWalk:
     """One conversion: counts what it writes and knows what it is inside of."""
 
     __slots__ = ("_decimals", "_inside", "_limit", "_room", "decimals")
@@ -201,7 +201,7 @@ class _Walk:
         self._inside: set[int] = set()
         self.decimals = False
 
-    def convert(self, obj: Any, at: str) -> Any:
+    def convert_value(self, obj: Any, at: str) -> Any:
         """Return the JSON value of one object.
 
         Raises:
@@ -209,93 +209,97 @@ class _Walk:
         """
         kind = kind_of(obj)
         if kind is str:
-            return self._text(obj, at)
+            return self._convert_text(obj, at)
         if kind is int:
-            self._spend(1 + obj.bit_length() // 4)
+            self._spend_budget(1 + obj.bit_length() // 4)
             if abs(obj) >= _TOO_LONG:
-                raise _Stop(_finding("number_too_long", at, "the integer is longer than any JSON reader takes"))
+                raise _Stop(
+                    _serialise_finding("number_too_long", at, "the integer is longer than any JSON reader takes")
+                )
             return obj
         if kind is float:
-            self._spend(3)
+            self._spend_budget(3)
             if not math.isfinite(obj):
-                raise _Stop(_finding("not_finite", at, f"{obj!r} is no JSON number"))
+                raise _Stop(_serialise_finding("not_finite", at, f"{obj!r} is no JSON number"))
             return obj
         if kind is bool or obj is None:
-            self._spend(4)
+            self._spend_budget(4)
             return obj
         if kind is Decimal:
-            return self._decimal(obj, at)
-        return self._nested(obj, at)
+            return self._convert_decimal(obj, at)
+        return self._convert_nested(obj, at)
 
-    def _spend(self, amount: int) -> None:
+    def _spend_budget(self, amount: int) -> None:
         self._room -= amount
         if self._room < 0:
-            raise _Stop(too_large(self._limit))
+            raise _Stop(too_large_finding(self._limit))
 
-    def _text(self, text: str, at: str) -> str:
-        self._spend(len(text) + 2)
+    def _convert_text(self, text: str, at: str) -> str:
+        self._spend_budget(len(text) + 2)
         if not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise _Stop(_finding("lone_surrogate", at, "the text holds a lone surrogate")) from None
+                raise _Stop(_serialise_finding("lone_surrogate", at, "the text holds a lone surrogate")) from None
         return text
 
-    def _nested(self, obj: Any, at: str) -> Any:
+    def _convert_nested(self, obj: Any, at: str) -> Any:
         mark = id(obj)
         if mark in self._inside:
-            raise _Stop(_finding("cyclic", at, "the value contains itself"))
+            raise _Stop(_serialise_finding("cyclic", at, "the value contains itself"))
         if len(self._inside) >= MAX_DEPTH:
-            raise _Stop(_finding("too_deep", at, f"nested more than {MAX_DEPTH} levels deep"))
-        self._spend(2)
+            raise _Stop(_serialise_finding("too_deep", at, f"nested more than {MAX_DEPTH} levels deep"))
+        self._spend_budget(2)
         self._inside.add(mark)
         try:
             kind = kind_of(obj)
             if kind is dict:
-                return self._object(obj, at)
+                return self._convert_object(obj, at)
             if kind is list or kind is tuple:
-                return self._array(obj, at)
+                return self._convert_array(obj, at)
             if isinstance(obj, AbstractSet):
                 # A set has no order, so its JSON form gets one: equal sets have equal bytes.
-                return sorted(self._array(cast(Any, obj), at), key=dump_compact)
-            return self._foreign(obj, at)
+                return sorted(self._convert_array(cast(Any, obj), at), key=dump_compact)
+            return self._convert_foreign(obj, at)
         finally:
             self._inside.discard(mark)
 
-    def _array(self, items: Iterable[Any], at: str) -> list[Any]:
-        convert: Callable[[Any, str], Any] = self.convert
+    def _convert_array(self, items: Iterable[Any], at: str) -> list[Any]:
+        convert: Callable[[Any, str], Any] = self.convert_value
         return [convert(item, f"{at}/{index}") for index, item in enumerate(items)]
 
-    def _object(self, items: dict[Any, Any], at: str) -> dict[str, Any]:
+    def _convert_object(self, items: dict[Any, Any], at: str) -> dict[str, Any]:
         done: dict[str, Any] = {}
         for key, item in items.items():
-            name = key if type(key) is str else key_text(key)
+            name = key if type(key) is str else json_key(key)
             if name is None:
-                raise _Stop(_finding("not_serialisable", at, f"a key of type {type(key).__name__} has no JSON form"))
+                raise _Stop(
+                    _serialise_finding("not_serialisable", at, f"a key of type {type(key).__name__} has no JSON form")
+                )
             if name in done:
-                raise _Stop(_finding("key_collision", at, f"two keys are written {name[:60]!r} in JSON"))
-            done[self._text(name, at)] = self.convert(item, at + escape(name[:100]))
+                raise _Stop(_serialise_finding("key_collision", at, f"two keys are written {name[:60]!r} in JSON"))
+            done[self._convert_text(name, at)] = self.convert_value(item, at + pointer_step(name[:100]))
         return done
 
-    def _decimal(self, number: Decimal, at: str) -> Any:
+    def _convert_decimal(self, number: Decimal, at: str) -> Any:
         if not number.is_finite():
-            raise _Stop(_finding("not_finite", at, f"{number} is no JSON number"))
+            raise _Stop(_serialise_finding("not_finite", at, f"{number} is no JSON number"))
         self.decimals = True
         if self._decimals == "number":
             as_float = float(number)
             if math.isfinite(as_float) and Decimal(repr(as_float)) == number:
-                self._spend(3)
+                self._spend_budget(3)
                 return as_float
-        return self._text(str(number), at)
+        return self._convert_text(str(number), at)
 
-    def _foreign(self, obj: Any, at: str) -> Any:
+    def _convert_foreign(self, obj: Any, at: str) -> Any:
         try:
-            value = plain(obj, room=self._room)
-        except Unwritable as exc:
-            raise _Stop(_finding(exc.code, at, str(exc))) from None
+            value = to_plain(obj, room=self._room)
+        except UnwritableValue as exc:
+            raise _Stop(_serialise_finding(exc.code, at, str(exc))) from None
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a property or a dump method of the tool's own object
             what = f"{type(obj).__name__} failed to describe itself ({type(exc).__name__})"
-            raise _Stop(_finding("not_serialisable", at, what)) from None
-        return self.convert(value, at)
+            raise _Stop(_serialise_finding("not_serialisable", at, what)) from None
+        return self.convert_value(value, at)

@@ -20,8 +20,8 @@ import jiter
 import msgspec
 import orjson
 
-from pokayoke.core.json.dump import dumps
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.text.regex import linear_search
 
 CODES: dict[str, str] = {
     "byte_order_mark": "the text begins with a byte order mark",
@@ -121,12 +121,12 @@ def parse(
     try:
         value = orjson.loads(source)
     except orjson.JSONDecodeError as exc:
-        raise _diagnose(source, exc) from None
+        raise _diagnose_error(source, exc) from None
     dump, colons = _dump_within(value, max_depth, _SORTED if sort else 0, long=len(source) > _LONG * max_depth)
     # An integer that orjson took for a double is beyond 1e18, so its dump has an exponent.
     large = _LARGE in dump
     if large and _LONG_RUN in source.translate(_DIGITS):
-        value, dump = _exact_integers(source, sort=sort)
+        value, dump = _reparse_exact(source, sort=sort)
     # A text that is compact already has lost nothing in its dump. Else a lost duplicate has lost its colon,
     # which only a colon that was written as an escape could make up for.
     if source == dump:
@@ -137,13 +137,13 @@ def parse(
     if (
         # More colons than in the dump: replacing as many leaves one over, at half the time of counting.
         _COLON in source.replace(b":", b";", colons)
-        or (_ESCAPE in source and (_escaped_colon()(data) if type(data) is str else b"\\u003" in source))
+        or (_ESCAPE in source and (_escaped_colon_search()(data) if type(data) is str else b"\\u003" in source))
     ):
         _refuse_duplicates(source, equal_duplicates=equal_duplicates)
     return value, dump
 
 
-def depth_of(value: Any) -> int:
+def nesting_depth(value: Any) -> int:
     """Return how deep arrays and objects nest: 0 for a scalar, 1 for a flat list."""
     depth = 0
     level: list[Any] = [value]
@@ -168,14 +168,14 @@ def read_double(token: str) -> int | float:
     if number in _INFINITE:
         return number
     if "e" in token or "E" in token:
-        return _powered(token, number)
+        return _read_power(token, number)
     whole, _, fraction = token.partition(".")
     if fraction.strip("0") or int(whole) == number:
         return number
     return int(whole)
 
 
-def _powered(token: str, number: float) -> int | float:
+def _read_power(token: str, number: float) -> int | float:
     """Return the integer that a number with a power spells in full, if its double would print as another one."""
     if not number:  # it may be too small for any other type, too
         return number
@@ -190,7 +190,7 @@ def _powered(token: str, number: float) -> int | float:
 def dump_compact(value: Any, *, sort: bool = False) -> bytes:
     """Return the compact dump of a JSON value (without tuples), integers of any size included."""
     try:
-        return dumps(value, _SORTED if sort else 0)
+        return dump_exact_size(value, _SORTED if sort else 0)
     except TypeError:  # integers beyond 64 bits
         return msgspec.json.encode(value, order="sorted" if sort else None)
 
@@ -209,9 +209,9 @@ def dump_foreign(value: Any, *, sort: bool = False) -> bytes:
 
 
 @functools.cache
-def _escaped_colon() -> Callable[[str], bool]:
+def _escaped_colon_search() -> Callable[[str], bool]:
     r"""Search for a colon that is written as `\u003a`. Compiled once, and not while importing."""
-    return matcher(r"\\u003[aA]")
+    return linear_search(r"\\u003[aA]")
 
 
 def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tuple[bytes, int]:
@@ -227,19 +227,19 @@ def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tupl
     max_depth = min(max_depth, _DEEPEST)
     try:
         if not long:
-            dump = dumps(value, option)
+            dump = dump_exact_size(value, option)
             signs = dump.translate(None, _NO_SIGNS)
             colons = signs.count(b":")
             # Every level opens and closes, so it takes two signs.
             if len(signs) - colons <= 2 * max_depth:
                 return dump, colons
-        dump = _dump_inside(value, _deepest_dump() - max_depth + 1, option)
+        dump = _dump_inside(value, _max_dump_depth() - max_depth + 1, option)
         return dump, dump.count(b":")
     except TypeError:
         pass
-    if depth_of(value) > max_depth:
+    if nesting_depth(value) > max_depth:
         raise StrictError("too_deep")
-    dump = dumps(value, option)
+    dump = dump_exact_size(value, option)
     return dump, dump.count(b":")
 
 
@@ -253,7 +253,7 @@ def _dump_inside(value: Any, levels: int, option: int) -> bytes:
     try:
         nest, core = spare.pop()
     except IndexError:  # the first one, or as many threads are at it
-        nest, core = _nest(levels)
+        nest, core = _build_nest(levels)
     core[0] = value
     try:
         return orjson.dumps(nest, option=option)[levels:-levels]
@@ -268,7 +268,7 @@ def _spare_nests(levels: int) -> list[tuple[list[Any], list[Any]]]:  # noqa: ARG
     return []
 
 
-def _nest(levels: int) -> tuple[list[Any], list[Any]]:
+def _build_nest(levels: int) -> tuple[list[Any], list[Any]]:
     """Return lists inside of each other: the outermost and the innermost, which has one place."""
     core: list[Any] = [None]
     nest = core
@@ -278,18 +278,18 @@ def _nest(levels: int) -> tuple[list[Any], list[Any]]:
 
 
 @functools.cache
-def _deepest_dump() -> int:
+def _max_dump_depth() -> int:
     """Return how many lists orjson writes inside of each other: 254, by its documentation."""
     levels = 1
     while True:
         try:
-            orjson.dumps(_nest(levels + 1)[0])
+            orjson.dumps(_build_nest(levels + 1)[0])
         except TypeError:
             return levels
         levels += 1
 
 
-def _exact_integers(source: bytes, *, sort: bool) -> tuple[Any, bytes]:
+def _reparse_exact(source: bytes, *, sort: bool) -> tuple[Any, bytes]:
     """Read again with the parser that keeps integers beyond 64 bits.
 
     Only ever called once the depth is proven: on a small stack this parser does not survive deep texts.
@@ -306,18 +306,18 @@ def _refuse_duplicates(source: bytes, *, equal_duplicates: bool) -> None:
     try:
         jiter.from_json(source, catch_duplicate_keys=True)
     except ValueError as exc:
-        position = _offset(source, str(exc))
-        if not _only_equal(source):
+        position = _error_offset(source, str(exc))
+        if not _are_duplicates_equal(source):
             raise StrictError("duplicate_key", position) from None
         if not equal_duplicates:
             raise StrictError("equal_duplicate", position) from None
 
 
-def _only_equal(source: bytes) -> bool:
+def _are_duplicates_equal(source: bytes) -> bool:
     """Return whether every repeated key of a text repeats an equal value (1 and 1.0 are not equal)."""
     unequal: list[str] = []
 
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def collect_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, item in pairs:
             if key in found and dump_compact(found[key], sort=True) != dump_compact(item, sort=True):
@@ -325,11 +325,11 @@ def _only_equal(source: bytes) -> bool:
             found[key] = item
         return found
 
-    json.loads(source, object_pairs_hook=members)
+    json.loads(source, object_pairs_hook=collect_members)
     return not unequal
 
 
-def _offset(source: bytes, message: str) -> int | None:
+def _error_offset(source: bytes, message: str) -> int | None:
     """Turn the line and column of a jiter message into an offset."""
     found = _LINE_COLUMN.search(message)
     if found is None:
@@ -341,7 +341,7 @@ def _offset(source: bytes, message: str) -> int | None:
     return start + column - 1
 
 
-def _diagnose(source: bytes, error: orjson.JSONDecodeError) -> StrictError:
+def _diagnose_error(source: bytes, error: orjson.JSONDecodeError) -> StrictError:
     """Name what is wrong with a text that does not parse."""
     try:
         text = source.decode()

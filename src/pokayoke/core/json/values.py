@@ -27,7 +27,7 @@ def properties_of(schema: Any) -> dict[str, Any]:
     return declared if is_object(declared) else {}
 
 
-def word_for(value: Any) -> str:
+def kind_with_article(value: Any) -> str:
     """Return the name of a JSON value's kind, with its article."""
     words: dict[type[Any], str] = {
         bool: "a boolean",
@@ -40,7 +40,7 @@ def word_for(value: Any) -> str:
     return words.get(kind_of(value), "null")
 
 
-def says(flag: Any, word: str) -> bool:
+def is_flag(flag: Any, word: str) -> bool:
     """Return whether a flag says `true` or `false`, as such or as a text; a number may be a count."""
     if isinstance(flag, str):
         return flag.strip().lower() == word

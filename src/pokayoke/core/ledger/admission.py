@@ -15,11 +15,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.json.canonical import digest
-from pokayoke.core.ledger.transitions import EXECUTE, OPEN, Admission, Claim, Record, claim, is_repeated
+from pokayoke.core.json.canonical import sha256_hex
+from pokayoke.core.ledger.transitions import EXECUTE, OPEN, Admission, Claim, Record, claim_effect, is_same_claim
 from pokayoke.core.policy import LimitPolicy
-from pokayoke.core.state.kill_switch import Switch, switched_off
-from pokayoke.core.state.run_state import RunState, blocked
+from pokayoke.core.state.kill_switch import Switch, open_switch_finding
+from pokayoke.core.state.run_state import RunState, block_finding
 
 CODES: dict[str, str] = {
     "quota_exceeded": "a limit on calls or amounts is used up",
@@ -28,7 +28,7 @@ CODES: dict[str, str] = {
     "approval_expired": "nobody decided, or used a yes, in time; the call needs a new approval",
 }
 
-_AHEAD: Final = 3_600.0
+_MAX_CLOCK_SKEW: Final = 3_600.0
 """Seconds that clocks may differ. Who asked by one that was further ahead would have a yes hold for as much longer."""
 
 ApprovalStatus = Literal["waiting", "approved", "used", "denied", "expired"]
@@ -50,7 +50,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     value: float
 
 
-class Used(msgspec.Struct, frozen=True, gc=False):
+class LimitUsage(msgspec.Struct, frozen=True, gc=False):
     """What a limit has given out so far."""
 
     calls: int = 0
@@ -99,7 +99,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
 
     def at(self, now: float) -> Approval:
         """This approval as it stands at `now`: expired if nobody decided in time, or if it was asked in the future."""
-        if self.status in ("waiting", "approved") and (now >= self.expires_at or self.asked_at - now > _AHEAD):
+        if self.status in ("waiting", "approved") and (now >= self.expires_at or self.asked_at - now > _MAX_CLOCK_SKEW):
             return msgspec.structs.replace(self, status="expired")
         return self
 
@@ -108,7 +108,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, asked_at=now, expires_at=now + (self.expires_at - self.asked_at))
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class AdmissionRequest(msgspec.Struct, frozen=True, gc=False):
     """Everything an admission needs to know about a call.
 
     Args:
@@ -136,32 +136,32 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     again: bool = False
 
     @property
-    def shared(self) -> bool:
+    def needs_shared_state(self) -> bool:
         """True if more than the run's own state has to be asked."""
         return self.claim is not None or self.approval is not None or bool(self.charges)
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class StoredState(msgspec.Struct, frozen=True, gc=False):
     """What a store holds about a request, read while nobody else can change it."""
 
     run: RunState
     record: Record | None = None
-    used: Mapping[str, Used] = {}
+    used: Mapping[str, LimitUsage] = {}
     approval: Approval | None = None
     switches: tuple[Switch, ...] = ()
     epoch: int = 0
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class AdmissionResult(msgspec.Struct, frozen=True, gc=False):
     """The answer, and what the store must keep from now on (None: unchanged)."""
 
     answer: Admission
     record: Record | None = None
-    used: Mapping[str, Used] = {}
+    used: Mapping[str, LimitUsage] = {}
     approval: Approval | None = None
 
 
-def admit(request: Request, held: Held) -> Kept:
+def admit(request: AdmissionRequest, held: StoredState) -> AdmissionResult:
     """Decide in one act. The cheap and the final reasons come first; the claim comes last.
 
     A repetition is answered from the ledger: it takes nothing from a limit and asks nobody. What a
@@ -169,52 +169,52 @@ def admit(request: Request, held: Held) -> Kept:
     work stays so whatever was stopped since; its next try is a new start.
     """
     wish, record = request.claim, held.record
-    if wish is not None and record is not None and is_repeated(record, wish) and not request.again:
-        kept, answer = claim(record, wish)
-        return Kept(answer, kept)
-    if finding := _halted(request, held):
-        return Kept(Admission("refuse", finding))
+    if wish is not None and record is not None and is_same_claim(record, wish) and not request.again:
+        kept, answer = claim_effect(record, wish)
+        return AdmissionResult(answer, kept)
+    if finding := _mode_or_switch_finding(request, held):
+        return AdmissionResult(Admission("refuse", finding))
     if wish is not None and record is not None:
-        kept, answer = claim(record, wish)
+        kept, answer = claim_effect(record, wish)
         if answer.kind != "execute":
-            return Kept(answer, kept)
-    if request.approval is not None and (question := _question(request.approval, held.approval, request.now)):
-        return question if record is None or record.state not in OPEN else _beside_doubt(question, record)
-    used: Mapping[str, Used] = {}
+            return AdmissionResult(answer, kept)
+    if request.approval is not None and (question := _check_approval(request.approval, held.approval, request.now)):
+        return question if record is None or record.state not in OPEN else _with_doubt_hint(question, record)
+    used: Mapping[str, LimitUsage] = {}
     if record is None and request.charges:
-        if refusal := _over_limit(request, held.used):
-            return Kept(Admission("refuse", refusal))
-        used = _charged(request.charges, held.used)
+        if refusal := _limit_finding(request, held.used):
+            return AdmissionResult(Admission("refuse", refusal))
+        used = _usage_after(request.charges, held.used)
     if wish is None:
         # A yes is for one call. A write's is used up by its record; a read leaves none, so the yes itself has to say.
         yes = None if held.approval is None else msgspec.structs.replace(held.approval, status="used")
-        return Kept(EXECUTE, used=used, approval=yes)
-    kept, answer = claim(record, msgspec.structs.replace(wish, epoch=held.epoch) if held.epoch else wish)
-    return Kept(answer, kept, used)
+        return AdmissionResult(EXECUTE, used=used, approval=yes)
+    kept, answer = claim_effect(record, msgspec.structs.replace(wish, epoch=held.epoch) if held.epoch else wish)
+    return AdmissionResult(answer, kept, used)
 
 
-def _halted(request: Request, held: Held) -> Finding | None:
-    finding = blocked(held.run, request.effect, request.sources)
+def _mode_or_switch_finding(request: AdmissionRequest, held: StoredState) -> Finding | None:
+    finding = block_finding(held.run, request.effect, request.sources)
     if finding is None and held.switches:
-        finding = switched_off(held.switches, request.tool, request.effect, request.sources)
+        finding = open_switch_finding(held.switches, request.tool, request.effect, request.sources)
     return finding
 
 
-def _question(asked: Approval, known: Approval | None, now: float) -> Kept | None:
+def _check_approval(asked: Approval, known: Approval | None, now: float) -> AdmissionResult | None:
     if known is None or known.status == "used":
-        return Kept(Admission("pending", _awaiting(asked), approval=asked.id), approval=asked)
+        return AdmissionResult(Admission("pending", _awaiting_finding(asked), approval=asked.id), approval=asked)
     status = known.at(now).status
     if status == "approved":
         return None
     if status == "waiting":
-        return Kept(Admission("pending", _awaiting(known), approval=known.id))
+        return AdmissionResult(Admission("pending", _awaiting_finding(known), approval=known.id))
     if status == "denied":
-        return Kept(Admission("refuse", _denied(known), approval=known.id))
+        return AdmissionResult(Admission("refuse", _denied_finding(known), approval=known.id))
     # The old question is void; asking anew replaces it, so that this refusal is not for ever.
-    return Kept(Admission("refuse", _expired(known), approval=asked.id), approval=asked)
+    return AdmissionResult(Admission("refuse", _expired_finding(known), approval=asked.id), approval=asked)
 
 
-def _beside_doubt(question: Kept, record: Record) -> Kept:
+def _with_doubt_hint(question: AdmissionResult, record: Record) -> AdmissionResult:
     """A question about what may have happened already: whatever became of it, that is as open as before."""
     answer = question.answer
     assert answer.finding is not None, "a question says why it is one"
@@ -223,7 +223,7 @@ def _beside_doubt(question: Kept, record: Record) -> Kept:
     return msgspec.structs.replace(question, answer=msgspec.structs.replace(answer, finding=finding, record=record))
 
 
-def _awaiting(approval: Approval) -> Finding:
+def _awaiting_finding(approval: Approval) -> Finding:
     return Finding(
         code="awaiting_approval",
         blame="policy",
@@ -233,7 +233,7 @@ def _awaiting(approval: Approval) -> Finding:
     )
 
 
-def _denied(approval: Approval) -> Finding:
+def _denied_finding(approval: Approval) -> Finding:
     return Finding(
         code="approval_denied",
         blame="policy",
@@ -243,7 +243,7 @@ def _denied(approval: Approval) -> Finding:
     )
 
 
-def _expired(approval: Approval) -> Finding:
+def _expired_finding(approval: Approval) -> Finding:
     why, told = "expired without a decision", f"Nobody approved this call of {approval.tool} in time."
     if approval.status == "approved":
         why = f"was given by {approval.by or 'a person'} and expired unused"
@@ -257,32 +257,32 @@ def _expired(approval: Approval) -> Finding:
     )
 
 
-def _over_limit(request: Request, used: Mapping[str, Used]) -> Finding | None:
-    after = _charged(request.charges, used)
+def _limit_finding(request: AdmissionRequest, used: Mapping[str, LimitUsage]) -> Finding | None:
+    after = _usage_after(request.charges, used)
     for charge in request.charges:
-        so_far, then = used.get(charge.counter, Used()), after[charge.counter]
+        so_far, then = used.get(charge.counter, LimitUsage()), after[charge.counter]
         if charge.calls is not None and then.calls > charge.calls:
-            return _exceeded(request.tool, charge, "calls", so_far.calls, charge.calls)
-        if charge.amount is not None and _exceeds(then.amount, charge.amount):
-            return _exceeded(request.tool, charge, "amount", so_far.amount, charge.amount)
+            return _quota_finding(request.tool, charge, "calls", so_far.calls, charge.calls)
+        if charge.amount is not None and _is_above_limit(then.amount, charge.amount):
+            return _quota_finding(request.tool, charge, "amount", so_far.amount, charge.amount)
     return None
 
 
-def _exceeds(total: float, allowed: float) -> bool:
+def _is_above_limit(total: float, allowed: float) -> bool:
     """Whether a sum is over its limit by more than what adding up binary fractions makes of it."""
     return total > allowed and not math.isclose(total, allowed, rel_tol=1e-12)
 
 
-def _charged(charges: tuple[Charge, ...], used: Mapping[str, Used]) -> dict[str, Used]:
+def _usage_after(charges: tuple[Charge, ...], used: Mapping[str, LimitUsage]) -> dict[str, LimitUsage]:
     """What the counters stand at after one call. Several limits may share a counter; it counts the call once."""
-    after: dict[str, Used] = {}
+    after: dict[str, LimitUsage] = {}
     for charge in charges:
-        so_far = used.get(charge.counter, Used())
-        after[charge.counter] = Used(so_far.calls + 1, so_far.amount + charge.value)
+        so_far = used.get(charge.counter, LimitUsage())
+        after[charge.counter] = LimitUsage(so_far.calls + 1, so_far.amount + charge.value)
     return after
 
 
-def _exceeded(tool: str, charge: Charge, what: str, used: float, allowed: float) -> Finding:
+def _quota_finding(tool: str, charge: Charge, what: str, used: float, allowed: float) -> Finding:
     return Finding(
         code="quota_exceeded",
         blame="policy",
@@ -292,7 +292,7 @@ def _exceeded(tool: str, charge: Charge, what: str, used: float, allowed: float)
     )
 
 
-def charges(
+def build_charges(
     limits: tuple[LimitPolicy, ...],
     arguments: Mapping[str, Any],
     *,
@@ -305,16 +305,18 @@ def charges(
     """Return what a call takes from each of `limits` (those that name its tool or `*`)."""
     return tuple(
         Charge(
-            _counter(limit, tool=tool, run_id=run_id, user=user, tenant=tenant, now=now),
+            _counter_name(limit, tool=tool, run_id=run_id, user=user, tenant=tenant, now=now),
             limit.calls,
             limit.amount,
-            _amount(limit, arguments),
+            _charged_amount(limit, arguments),
         )
         for limit in limits
     )
 
 
-def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, tenant: str | None, now: float) -> str:
+def _counter_name(
+    limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, tenant: str | None, now: float
+) -> str:
     """What is counted together. A sum has a counter for each argument: limits on others must not overwrite it."""
     what = f"{limit.per}:{limit.field}" if limit.field else limit.per
     if limit.per == "run":
@@ -328,14 +330,14 @@ def _counter(limit: LimitPolicy, *, tool: str, run_id: str, user: str | None, te
     return day if limit.per == "day" else f"{day}:{whose}"
 
 
-def _amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:
+def _charged_amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:
     """The limited argument's size; one that is absent is none (see `unsent_amounts` for what a tool has)."""
     if limit.field is None or limit.field not in arguments:
         return 0.0
-    return size_of(arguments[limit.field])
+    return amount_size(arguments[limit.field])
 
 
-def size_of(value: Any) -> float:
+def amount_size(value: Any) -> float:
     """Return how much an amount is.
 
     A negative amount counts as its size: it must not buy room. An amount written as text counts like
@@ -348,6 +350,6 @@ def size_of(value: Any) -> float:
     return math.inf if math.isnan(amount) else amount
 
 
-def fingerprint(contract: str, scope: tuple[str, str], args_hash: str, occurrence: int) -> str:
+def approval_fingerprint(contract: str, scope: tuple[str, str], args_hash: str, occurrence: int) -> str:
     """What exactly a person approves: tool and version, scope, all arguments, which repetition."""
-    return digest("\x00".join((contract, *scope, args_hash, str(occurrence))).encode())
+    return sha256_hex("\x00".join((contract, *scope, args_hash, str(occurrence))).encode())

@@ -23,14 +23,14 @@ CODES: dict[str, str] = {
 }
 
 
-def lapsed(record: Record) -> Record:
+def mark_in_doubt(record: Record) -> Record:
     """The record of an execution of which nobody will report soon: in doubt."""
     return msgspec.structs.replace(
         record, state="in_doubt", resolver="", failure=record.failure or "the caller never reported back"
     )
 
 
-def conflict(recorded: str, now: str, tool: str) -> Finding:
+def conflict_finding(recorded: str, now: str, tool: str) -> Finding:
     """The finding for an equal key with other arguments."""
     return Finding(
         code="conflict",
@@ -46,7 +46,7 @@ def conflict(recorded: str, now: str, tool: str) -> Finding:
     )
 
 
-def in_progress(tool: str) -> Finding:
+def in_progress_finding(tool: str) -> Finding:
     """The finding for a write that another call is doing."""
     return Finding(
         code="in_progress",
@@ -56,7 +56,7 @@ def in_progress(tool: str) -> Finding:
     )
 
 
-def in_doubt(record: Record) -> Finding:
+def in_doubt_finding(record: Record) -> Finding:
     """The finding for an effect nobody can know of."""
     return Finding(
         code="in_doubt",
@@ -70,7 +70,7 @@ def in_doubt(record: Record) -> Finding:
     )
 
 
-def failed_before(tool: str, failure: str) -> Finding:
+def failed_before_finding(tool: str, failure: str) -> Finding:
     """The finding for a write that failed for good."""
     return Finding(
         code="failed_before",
@@ -80,7 +80,7 @@ def failed_before(tool: str, failure: str) -> Finding:
     )
 
 
-def repeated_write(tool: str) -> Finding:
+def repeated_write_finding(tool: str) -> Finding:
     """The finding for a repetition that the contract refuses."""
     return Finding(
         code="repeated_write",
@@ -89,7 +89,7 @@ def repeated_write(tool: str) -> Finding:
     )
 
 
-def compensated(undoing: Record) -> Finding | None:
+def compensated_finding(undoing: Record) -> Finding | None:
     """The finding for an effect that was taken back, or may have been; None if the undoing never began."""
     tool, key = undoing.tool, undoing.compensates
     if undoing.state in ("failed_retriable", "failed_final"):
@@ -103,7 +103,7 @@ def compensated(undoing: Record) -> Finding | None:
     )
 
 
-def no_scope(tool: str) -> Finding:
+def no_scope_finding(tool: str) -> Finding:
     """The finding for a write that a durable ledger could not tell from another run's."""
     return Finding(
         code="no_scope",
@@ -113,7 +113,7 @@ def no_scope(tool: str) -> Finding:
     )
 
 
-def store_unavailable(tool: str, reason: str) -> Finding:
+def store_unavailable_finding(tool: str, reason: str) -> Finding:
     """The finding for a write whose ledger cannot be reached: not started, so nothing happened."""
     return Finding(
         code="store_unavailable",
@@ -123,7 +123,7 @@ def store_unavailable(tool: str, reason: str) -> Finding:
     )
 
 
-def took_effect(tool: str, lost: Finding) -> Finding:
+def took_effect_finding(tool: str, lost: Finding) -> Finding:
     """The finding for a write that took effect before, and of which a ledger that was lost just then tells no more."""
     return Finding(
         code="store_unavailable",
@@ -133,7 +133,7 @@ def took_effect(tool: str, lost: Finding) -> Finding:
     )
 
 
-def why_lost(answer: Admission) -> Finding | None:
+def unreachable_reason(answer: Admission) -> Finding | None:
     """The finding for a ledger that could not be reached and asked; None if it was."""
     found = answer.finding
     return found if answer.record is None and found is not None and found.code == "store_unavailable" else None

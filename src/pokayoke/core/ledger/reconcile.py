@@ -13,21 +13,21 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from pokayoke.core.flow.resolve import is_of
-from pokayoke.core.json.canonical import digest, dump
+from pokayoke.core.flow.resolve import undoes
+from pokayoke.core.json.canonical import dump_sorted, sha256_hex
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import OPEN, Record
-from pokayoke.core.schema.facts import look_up, split
+from pokayoke.core.schema.facts import get_at, parse_pointer
 
-Kind = Literal[
+ComparisonKind = Literal[
     "matched", "missing", "extra", "duplicate", "mismatched", "doubtful_happened", "doubtful_not", "in_flight"
 ]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+COMPARISON_KINDS: Final[tuple[ComparisonKind, ...]] = get_args(ComparisonKind)
 """The classes, in the order in which they are reported. `in_flight` is not judged yet, and no finding."""
-AGREED: Final[frozenset[Kind]] = frozenset({"matched", "in_flight"})
+AGREEING_KINDS: Final[frozenset[ComparisonKind]] = frozenset({"matched", "in_flight"})
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class BusinessRow(msgspec.Struct, frozen=True, gc=False):
     """One row of the business.
 
     Args:
@@ -47,7 +47,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     tool: str = ""
 
 
-class Times(msgspec.Struct, frozen=True, gc=False):
+class ReconcileTimes(msgspec.Struct, frozen=True, gc=False):
     """Until when the ledger can be judged.
 
     Args:
@@ -59,7 +59,7 @@ class Times(msgspec.Struct, frozen=True, gc=False):
     cut_off: float
 
 
-class Compared(msgspec.Struct, frozen=True, gc=False):
+class Comparison(msgspec.Struct, frozen=True, gc=False):
     """What became of one key.
 
     Args:
@@ -72,12 +72,12 @@ class Compared(msgspec.Struct, frozen=True, gc=False):
         uncompared: True if a row names an amount and the ledger holds none to compare it with.
     """
 
-    kind: Kind
+    kind: ComparisonKind
     key: str
     reason: str = ""
     record: Record | None = None
-    rows: tuple[Row, ...] = ()
-    surplus: tuple[Row, ...] = ()
+    rows: tuple[BusinessRow, ...] = ()
+    surplus: tuple[BusinessRow, ...] = ()
     uncompared: bool = False
 
 
@@ -95,11 +95,11 @@ class Compensation(msgspec.Struct, frozen=True, gc=False):
     effect_key: str
     key: str
     record: Record | None
-    row: Row | None
+    row: BusinessRow | None
     reason: str
 
 
-def undo_key(effect_key: str, reference: str = "") -> str:
+def undoing_key(effect_key: str, reference: str = "") -> str:
     """Return the key of an undoing: of an effect, or of one of the several rows it left behind.
 
     Args:
@@ -109,7 +109,7 @@ def undo_key(effect_key: str, reference: str = "") -> str:
     return compensation_key(f"{effect_key}\x1f{reference}" if reference else effect_key)
 
 
-def undoings(found: Compared, reason: str) -> tuple[Compensation, ...]:
+def build_compensations(found: Comparison, reason: str) -> tuple[Compensation, ...]:
     """Return what would bring a key back in order: one undoing for each row that is proven to be too many.
 
     Args:
@@ -119,22 +119,22 @@ def undoings(found: Compared, reason: str) -> tuple[Compensation, ...]:
     if found.kind == "duplicate" or not found.key:
         named = [row for row in found.surplus if row.reference]
         return tuple(
-            Compensation(found.key, undo_key(found.key, row.reference), found.record, row, reason) for row in named
+            Compensation(found.key, undoing_key(found.key, row.reference), found.record, row, reason) for row in named
         )
     row = found.rows[0] if found.rows else None
-    return (Compensation(found.key, undo_key(found.key), found.record, row, reason),)
+    return (Compensation(found.key, undoing_key(found.key), found.record, row, reason),)
 
 
-def compare(
+def compare_key(
     key: str,
     record: Record | None,
-    rows: Sequence[Row],
-    times: Times,
+    rows: Sequence[BusinessRow],
+    times: ReconcileTimes,
     *,
     late: Collection[str] = (),
     undone: Collection[str] = (),
     amount: str | None = None,
-) -> Compared:
+) -> Comparison:
     """Return the class of a key.
 
     Args:
@@ -144,25 +144,25 @@ def compare(
         times: what is young enough to be still on its way.
         late: references of completions that came after their claim was lost.
         undone: references of rows whose undoing is completed; "" means that the effect was undone.
-        amount: the sum in the recorded output, if there is one; see `amount_in`.
+        amount: the sum in the recorded output, if there is one; see `recorded_amount`.
     """
     left = tuple(row for row in rows if not (row.reference and row.reference in undone))
-    if record is not None and _in_flight(record, times):
-        return Compared("in_flight", key, record=record, rows=left)
+    if record is not None and _is_in_flight(record, times):
+        return Comparison("in_flight", key, record=record, rows=left)
     happened = record is not None and record.state == "completed"
     # An undone effect may keep its row (marked as undone), lose it, or leave the one it was too many beside.
     if "" in undone and len(left) <= happened + 1:
-        return Compared("matched", key, record=record, rows=left)
+        return Comparison("matched", key, record=record, rows=left)
     if len(left) > 1:
-        return _duplicate(key, record, left, late, amount)
+        return _compare_duplicates(key, record, left, late, amount)
     if record is None or record.compensates:
-        return _without_row_of_its_own(key, record, left)
+        return _compare_unexpected_rows(key, record, left)
     if not left:
-        return _no_row(key, record)
-    return _one_row(key, record, left[0], late, amount)
+        return _compare_missing_row(key, record)
+    return _compare_one_row(key, record, left[0], late, amount)
 
 
-def explains(undoing: Record | None, record: Record | None, rows: int) -> bool:
+def is_explained_by_undoing(undoing: Record | None, record: Record | None, rows: int) -> bool:
     """Whether an undoing of an effect says why the business has something else than the ledger.
 
     It may have left the row of what it undid, and explains none beside that. That of an earlier attempt says why
@@ -175,29 +175,29 @@ def explains(undoing: Record | None, record: Record | None, rows: int) -> bool:
     """
     if undoing is None or undoing.state != "completed":
         return False
-    if record is None or is_of(undoing, record):
+    if record is None or undoes(undoing, record):
         return rows <= 1
     return rows > (record.state == "completed" or record.state in OPEN)
 
 
-def _in_flight(record: Record, times: Times) -> bool:
+def _is_in_flight(record: Record, times: ReconcileTimes) -> bool:
     """Whether the business rows may be older than what the ledger says."""
     if record.claimed_at > times.cut_off or (record.settled_at or 0.0) > times.read_at:
         return True
     return record.state in ("executing", "resolving") and record.lease_until > times.read_at
 
 
-def _duplicate(
-    key: str, record: Record | None, rows: tuple[Row, ...], late: Collection[str], amount: str | None
-) -> Compared:
-    surplus = _surplus(record, rows, late, amount)
+def _compare_duplicates(
+    key: str, record: Record | None, rows: tuple[BusinessRow, ...], late: Collection[str], amount: str | None
+) -> Comparison:
+    surplus = _surplus_rows(record, rows, late, amount)
     proof = "" if surplus else "; which of them is the surplus cannot be told"
-    return Compared("duplicate", key, f"{len(rows)} business rows stand under one key{proof}", record, rows, surplus)
+    return Comparison("duplicate", key, f"{len(rows)} business rows stand under one key{proof}", record, rows, surplus)
 
 
-def _surplus(
-    record: Record | None, rows: tuple[Row, ...], late: Collection[str], amount: str | None
-) -> tuple[Row, ...]:
+def _surplus_rows(
+    record: Record | None, rows: tuple[BusinessRow, ...], late: Collection[str], amount: str | None
+) -> tuple[BusinessRow, ...]:
     """The rows that are proven to be too many; none if one of them might be the right one."""
     named = [row for row in rows if record is not None and record.reference and row.reference == record.reference]
     if len(named) == 1:
@@ -206,59 +206,61 @@ def _surplus(
     if len(others) == 1:
         return tuple(row for row in rows if row is not others[0])
     same = len({(row.digest, row.amount) for row in rows}) == 1 and all(row.digest or row.amount for row in rows)
-    right = record is None or not any(_differs(record, row, amount) for row in rows)
+    right = record is None or not any(_describe_mismatch(record, row, amount) for row in rows)
     if same and right and len({row.reference for row in rows}) == len(rows):
         return rows[1:]  # they say the same, and what the ledger knows, so any one of them may stay
     return ()
 
 
-def _without_row_of_its_own(key: str, record: Record | None, rows: tuple[Row, ...]) -> Compared:
+def _compare_unexpected_rows(key: str, record: Record | None, rows: tuple[BusinessRow, ...]) -> Comparison:
     """No record, or that of an undoing, which may leave no row of its own."""
     if record is None:
         reason = "the business has a row that the ledger does not know"
-        return Compared("extra", key, reason, None, rows, rows) if rows else Compared("matched", key)
+        return Comparison("extra", key, reason, None, rows, rows) if rows else Comparison("matched", key)
     if record.state not in OPEN:
-        return Compared("matched", key, record=record, rows=rows)
-    kind: Kind = "doubtful_happened" if rows else "doubtful_not"
-    return Compared(kind, key, f"an undoing of {record.compensates[:12]} is in doubt", record, rows)
+        return Comparison("matched", key, record=record, rows=rows)
+    kind: ComparisonKind = "doubtful_happened" if rows else "doubtful_not"
+    return Comparison(kind, key, f"an undoing of {record.compensates[:12]} is in doubt", record, rows)
 
 
-def _no_row(key: str, record: Record) -> Compared:
+def _compare_missing_row(key: str, record: Record) -> Comparison:
     if record.state == "completed":
-        return Compared("missing", key, "the ledger says completed, and the business has no row", record)
+        return Comparison("missing", key, "the ledger says completed, and the business has no row", record)
     if record.state in OPEN:
-        return Compared("doubtful_not", key, "in doubt, and the business has no row", record)
-    return Compared("matched", key, record=record)
+        return Comparison("doubtful_not", key, "in doubt, and the business has no row", record)
+    return Comparison("matched", key, record=record)
 
 
-def _one_row(key: str, record: Record, row: Row, late: Collection[str], amount: str | None) -> Compared:
+def _compare_one_row(
+    key: str, record: Record, row: BusinessRow, late: Collection[str], amount: str | None
+) -> Comparison:
     rows = (row,)
-    wrong = _differs(record, row, amount)
+    wrong = _describe_mismatch(record, row, amount)
     if record.state in OPEN:
         also = f"; {wrong}" if wrong else ""
-        return Compared("doubtful_happened", key, f"in doubt, and the business has its row{also}", record, rows)
+        return Comparison("doubtful_happened", key, f"in doubt, and the business has its row{also}", record, rows)
     if record.state != "completed":
         reason = f"the ledger says {record.state}, and the business has a row"
-        return Compared("extra", key, reason, record, rows, rows)
+        return Comparison("extra", key, reason, record, rows, rows)
     if row.reference and row.reference in late and row.reference != record.reference:
-        return Compared("extra", key, "its row is that of a late effect", record, rows, rows)
+        return Comparison("extra", key, "its row is that of a late effect", record, rows, rows)
     uncompared = bool(row.amount) and amount is None
-    kind: Kind = "mismatched" if wrong else "matched"
-    return Compared(kind, key, wrong, record, rows, uncompared=uncompared)
+    kind: ComparisonKind = "mismatched" if wrong else "matched"
+    return Comparison(kind, key, wrong, record, rows, uncompared=uncompared)
 
 
-def _differs(record: Record, row: Row, amount: str | None) -> str:
+def _describe_mismatch(record: Record, row: BusinessRow, amount: str | None) -> str:
     """What of a row is not what the ledger knows; "" if nothing is."""
     if row.digest and row.digest != record.args_hash:
         return "its arguments are not those that were recorded"
-    if row.amount and amount is not None and not same_amount(row.amount, amount):
+    if row.amount and amount is not None and not is_same_amount(row.amount, amount):
         return f"its amount is {row.amount}, and {amount} was recorded"
     if row.reference and record.reference and row.reference != record.reference:
         return f"its reference is {row.reference}, and {record.reference} was recorded"
     return ""
 
 
-def same_amount(one: str, other: str) -> bool:
+def is_same_amount(one: str, other: str) -> bool:
     """Whether two texts name one sum: 12.5 and 12.50 do; what is no number is compared as text."""
     try:
         return Decimal(one) == Decimal(other)
@@ -266,7 +268,7 @@ def same_amount(one: str, other: str) -> bool:
         return one == other
 
 
-def amount_in(output: bytes | None, pointer: str) -> str | None:
+def recorded_amount(output: bytes | None, pointer: str) -> str | None:
     """Return the sum in a recorded output as text, or None if there is none to compare with.
 
     Args:
@@ -276,17 +278,17 @@ def amount_in(output: bytes | None, pointer: str) -> str | None:
     if output is None:
         return None
     try:
-        found: Any = look_up(msgspec.json.decode(output), split(pointer))
+        found: Any = get_at(msgspec.json.decode(output), parse_pointer(pointer))
     except (LookupError, msgspec.DecodeError):
         return None
-    return as_text(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else None
+    return row_text(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else None
 
 
-def as_text(value: Any) -> str:
+def row_text(value: Any) -> str:
     """Return a value of a business row as the text it is compared by; "" for one that is absent."""
     return "" if value is None else str(value)
 
 
 def undoing_hash(effect_key: str, reference: str) -> str:
     """Digest of what an undoing is about, its `args_hash`."""
-    return digest(dump([effect_key, reference]))
+    return sha256_hex(dump_sorted([effect_key, reference]))

@@ -13,14 +13,20 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.ledger.findings import conflict, failed_before, in_doubt, in_progress, lapsed
+from pokayoke.core.ledger.findings import (
+    conflict_finding,
+    failed_before_finding,
+    in_doubt_finding,
+    in_progress_finding,
+    mark_in_doubt,
+)
 
 RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
-Settling = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
+SettlementState = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
 OPEN: Final[tuple[RecordState, ...]] = ("executing", "resolving", "in_doubt")
 """States in which nobody has said yet how it ended; a record in one of them is never forgotten."""
 SETTLED: Final[tuple[RecordState, ...]] = tuple(state for state in get_args(RecordState) if state not in OPEN)
-_AHEAD: Final = 86_400.0  # seconds that clocks may differ
+_MAX_CLOCK_SKEW: Final = 86_400.0  # seconds that clocks may differ
 MAX_ATTEMPTS: Final = 3
 
 
@@ -74,13 +80,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     compensates: str = ""
 
     @property
-    def answers(self) -> bool:
+    def is_final(self) -> bool:
         """True if it answers for the effect from now on: completed, and its output will not change any more."""
         return self.state == "completed" and self.settled_at is not None
 
     def is_over(self, now: float) -> bool:
         """True if by its times nobody is at work on it any more; one claimed far ahead has those of a wrong clock."""
-        return now >= self.lease_until or self.claimed_at - now > _AHEAD
+        return now >= self.lease_until or self.claimed_at - now > _MAX_CLOCK_SKEW
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -130,7 +136,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     claim_id: str
-    state: Settling
+    state: SettlementState
     now: float
     output: bytes | None = None
     output_ok: bool = True
@@ -142,7 +148,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     unstarted: bool = False
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False):
+class SettleResult(msgspec.Struct, frozen=True, gc=False):
     """What became of a report.
 
     Args:
@@ -196,74 +202,74 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 EXECUTE = Admission("execute")
 
 
-def is_repeated(record: Record, wish: Claim) -> bool:
+def is_same_claim(record: Record, wish: Claim) -> bool:
     """Whether this claim is at work: its answer was lost on the way, or its lease has to be renewed."""
-    return record.state == "executing" and _is_own(record, wish)
+    return record.state == "executing" and _has_same_owner(record, wish)
 
 
-def _is_own(record: Record, wish: Claim) -> bool:
+def _has_same_owner(record: Record, wish: Claim) -> bool:
     """A process that was forked in between has the claim's id as well, and must not run a second time."""
     return (record.claim_id, record.owner) == (wish.claim_id, wish.owner)
 
 
-def claim(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]:
+def claim_effect(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]:
     """Decide over a wish to execute. Returns the record to keep (None: unchanged) and the answer."""
     if record is None:
-        return _execute(wish, 1)
+        return _start_execution(wish, 1)
     if record.args_hash != wish.args_hash:
-        return None, Admission("refuse", conflict(record.args_hash, wish.args_hash, wish.tool), record)
+        return None, Admission("refuse", conflict_finding(record.args_hash, wish.args_hash, wish.tool), record)
     if record.state == "completed":
-        return _completed(record, wish)
+        return _answer_completed(record, wish)
     if record.state == "failed_final":
-        return None, Admission("failed", failed_before(record.tool, record.failure), record)
+        return None, Admission("failed", failed_before_finding(record.tool, record.failure), record)
     if record.state == "failed_retriable":
         if record.attempt >= wish.max_attempts and not record.decided_by:
-            return None, Admission("failed", failed_before(record.tool, record.failure), record)
-        return _execute(wish, record.attempt + 1)
+            return None, Admission("failed", failed_before_finding(record.tool, record.failure), record)
+        return _start_execution(wish, record.attempt + 1)
     if record.state == "in_doubt":
-        return _doubtful(record, wish, None)
-    return _busy(record, wish)
+        return _answer_doubtful(record, wish, None)
+    return _answer_busy(record, wish)
 
 
-def _completed(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
-    if record.answers:
+def _answer_completed(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
+    if record.is_final:
         return None, Admission("replay", None, record)
     # The effect committed in its own transaction; its output is on its way, unless its owner is gone, or has failed
     # after that and asks whether it may try again.
-    if _alive(record, wish) and not _is_own(record, wish):
-        return None, _wait(record, wish)
+    if _is_alive(record, wish) and not _has_same_owner(record, wish):
+        return None, _answer_in_progress(record, wish)
     record = msgspec.structs.replace(record, settled_at=wish.now)
     return record, Admission("replay", None, record)
 
 
-def _busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
+def _answer_busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
     """Somebody executes or resolves, or did so until a moment ago."""
-    if is_repeated(record, wish):
+    if is_same_claim(record, wish):
         until, open_still = wish.now + wish.lease, record.failure or wish.doubt
         record = msgspec.structs.replace(record, lease_until=until, failure=open_still)
         return record, Admission("execute", None, record)
     if wish.claim_id == record.resolver:
         if wish.proceed:
-            return _execute(wish, record.attempt + 1, wish.doubt)
+            return _start_execution(wish, record.attempt + 1, wish.doubt)
         return None, Admission("resolve", None, record)
-    if _alive(record, wish):
-        return None, _wait(record, wish)
+    if _is_alive(record, wish):
+        return None, _answer_in_progress(record, wish)
     # A lapsed lease, or a dead owner, proves nothing about the effect: it only tells that nobody will report soon.
-    doubt = lapsed(record)
+    doubt = mark_in_doubt(record)
     if wish.dead == record.claim_id and record.dead_since is None:
         doubt = msgspec.structs.replace(doubt, dead_since=wish.dead_at)
-    return _doubtful(doubt, wish, doubt)
+    return _answer_doubtful(doubt, wish, doubt)
 
 
-def _doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Admission]:
+def _answer_doubtful(record: Record, wish: Claim, changed: Record | None) -> tuple[Record | None, Admission]:
     if wish.reruns:
-        return _execute(wish, record.attempt + 1, lapsed(record).failure)
+        return _start_execution(wish, record.attempt + 1, mark_in_doubt(record).failure)
     if wish.resolves:
         asked = msgspec.structs.replace(
             record, state="resolving", resolver=wish.claim_id, lease_until=wish.now + wish.lease
         )
         return asked, Admission("resolve", None, asked)
-    return changed, Admission("in_doubt", in_doubt(record), record)
+    return changed, Admission("in_doubt", in_doubt_finding(record), record)
 
 
 def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None, bool]:
@@ -285,7 +291,7 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
         if settlement.early:
             return None, True
         told, nothing = settlement.state == "completed", msgspec.structs.replace(record, settled_at=settlement.now)
-        return _settled(record, settlement) if told else nothing, told
+        return _apply_settlement(record, settlement) if told else nothing, told
     if own and settlement.state == "completed":
         open_for: tuple[RecordState, ...] = ("failed_retriable",) if record.decided_by else OPEN
     elif own:
@@ -295,11 +301,11 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
     else:
         return None, False
     if record.state not in open_for:
-        return None, _says_the_same(record, settlement)
-    return _settled(record, settlement), True
+        return None, _is_same_report(record, settlement)
+    return _apply_settlement(record, settlement), True
 
 
-def _says_the_same(record: Record, settlement: Settlement) -> bool:
+def _is_same_report(record: Record, settlement: Settlement) -> bool:
     """Whether the record holds what a report says: it was taken before, and only its receipt was lost.
 
     A completion by somebody else (a lookup, a person) may know another output. Its own executor then
@@ -309,7 +315,7 @@ def _says_the_same(record: Record, settlement: Settlement) -> bool:
     return (record.state, record.output, record.output_ok) == said
 
 
-def _settled(record: Record, settlement: Settlement) -> Record:
+def _apply_settlement(record: Record, settlement: Settlement) -> Record:
     return msgspec.structs.replace(
         record,
         state=settlement.state,
@@ -324,7 +330,7 @@ def _settled(record: Record, settlement: Settlement) -> Record:
     )
 
 
-def decide(record: Record, decision: Resolution) -> Record | None:
+def resolve_by_person(record: Record, decision: Resolution) -> Record | None:
     """Settle a doubt by a person's word. Returns the record to keep, or None if there is nothing to decide.
 
     An execution whose lease has lapsed is as good as in doubt. A person who says that nothing
@@ -350,7 +356,7 @@ def decide(record: Record, decision: Resolution) -> Record | None:
     )
 
 
-def _alive(record: Record, wish: Claim) -> bool:
+def _is_alive(record: Record, wish: Claim) -> bool:
     """Whether somebody may still report: time says so and no proof of death contradicts.
 
     Proof about the executor says nothing about a resolver, which is another process.
@@ -359,11 +365,11 @@ def _alive(record: Record, wish: Claim) -> bool:
     return not record.is_over(wish.now) and not dead
 
 
-def _wait(record: Record, wish: Claim) -> Admission:
-    return Admission("refuse", in_progress(record.tool), record, retry_after=record.lease_until - wish.now)
+def _answer_in_progress(record: Record, wish: Claim) -> Admission:
+    return Admission("refuse", in_progress_finding(record.tool), record, retry_after=record.lease_until - wish.now)
 
 
-def _execute(wish: Claim, attempt: int, doubt: str = "") -> tuple[Record, Admission]:
+def _start_execution(wish: Claim, attempt: int, doubt: str = "") -> tuple[Record, Admission]:
     record = Record(
         key=wish.key,
         args_hash=wish.args_hash,

@@ -11,11 +11,11 @@ from base64 import b64encode
 from typing import Any, Literal, NamedTuple
 
 from pokayoke.core.call import Raw
-from pokayoke.core.messages.messages import field
+from pokayoke.core.messages.messages import read_field
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
-_LARGEST = 5_000_000  # characters of base64; the smallest limit that a provider names for one picture
+_MAX_BASE64_CHARS = 5_000_000  # characters of base64; the smallest limit that a provider names for one picture
 _DATA_URL = re.compile(r"data:([\w.+/-]+);base64,(.*)", re.DOTALL)
 
 
@@ -28,7 +28,7 @@ class _Media(NamedTuple):
     name: str
 
 
-def carried(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -> dict[str, Any] | None:
+def media_block_for(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -> dict[str, Any] | None:
     """Return the block that carries a picture or file to the model; None if this provider takes none such.
 
     Args:
@@ -38,7 +38,7 @@ def carried(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -
     own: dict[str, Any] = block
     if isinstance(block, dict) and _is_own(block, shape):
         return own
-    media = _read(block)
+    media = _read_media(block)
     if media is None:
         return None
     pdf = media.kind == _PDF
@@ -59,37 +59,39 @@ def carried(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -
 def _is_own(block: Any, shape: str) -> bool:
     """Whether a provider's own block says more than what is read here, such as the id of a file it keeps."""
     if shape == "responses":
-        return field(block, "type") in ("input_image", "input_file")
-    return shape == "anthropic" and field(field(block, "source"), "type") in ("url", "file")
+        return read_field(block, "type") in ("input_image", "input_file")
+    return shape == "anthropic" and read_field(read_field(block, "source"), "type") in ("url", "file")
 
 
-def _read(block: Any) -> _Media | None:
+def _read_media(block: Any) -> _Media | None:
     """What a block holds, if both providers take such a thing; an address without a type is taken for a picture's."""
     if isinstance(block, Raw):
         body = block.body
-        return _media(block.content_type or "", b64encode(body).decode() if isinstance(body, bytes) else "", "", "")
-    inner = [field(block, name) for name in ("source", "image_url", "file")]
+        return _build_media(
+            block.content_type or "", b64encode(body).decode() if isinstance(body, bytes) else "", "", ""
+        )
+    inner = [read_field(block, name) for name in ("source", "image_url", "file")]
     holders = [*(one for one in inner if one is not None and not isinstance(one, str)), block]
-    data = _first(holders, "data", "base64", "file_data")
-    url = _first(holders, "url", "image_url", "file_url")
-    kind = _first(holders, "media_type", "mime_type", "mimeType")
+    data = _first_text(holders, "data", "base64", "file_data")
+    url = _first_text(holders, "url", "image_url", "file_url")
+    kind = _first_text(holders, "media_type", "mime_type", "mimeType")
     if (whole := _DATA_URL.fullmatch(data or url)) is not None:
         kind, data = whole.groups()
-    if not kind and "image" in str(field(block, "type")):
+    if not kind and "image" in str(read_field(block, "type")):
         kind = "image/*"
-    return _media(kind, data, url, _first(holders, "filename", "name"))
+    return _build_media(kind, data, url, _first_text(holders, "filename", "name"))
 
 
-def _media(kind: str, data: str, url: str, name: str) -> _Media | None:
+def _build_media(kind: str, data: str, url: str, name: str) -> _Media | None:
     kind = kind.partition(";")[0].strip().lower()
     if data:
-        known = (kind in _IMAGES or kind == _PDF) and len(data) <= _LARGEST
+        known = (kind in _IMAGES or kind == _PDF) and len(data) <= _MAX_BASE64_CHARS
     else:
         known = (kind.startswith("image/") or kind == _PDF) and url.startswith(("https://", "http://"))
     return _Media(kind, data, url, name) if known else None
 
 
-def _first(holders: list[Any], *names: str) -> str:
+def _first_text(holders: list[Any], *names: str) -> str:
     """The first of these fields that is a text."""
-    found = (field(holder, name) for holder in holders for name in names)
+    found = (read_field(holder, name) for holder in holders for name in names)
     return next((one for one in found if isinstance(one, str) and one), "")

@@ -22,7 +22,7 @@ _ROLES = {"human": "user", "ai": "assistant", "function": "tool", "developer": "
 _KNOWN_ROLES = frozenset({"system", "user", "assistant", "tool"})
 
 
-class Asked(NamedTuple):
+class MessageCall(NamedTuple):
     """A tool call inside a message."""
 
     id: str | None
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     arguments: Any
 
 
-class Answered(NamedTuple):
+class MessageResult(NamedTuple):
     """A tool result inside a message."""
 
     id: str | None
@@ -38,7 +38,7 @@ class Answered(NamedTuple):
     content: Any = None
 
 
-def field(thing: Any, name: str) -> Any:
+def read_field(thing: Any, name: str) -> Any:
     """Return a field of a dict or object; None where there is none.
 
     A message that LangChain dumped keeps its fields one level deeper, under `data`.
@@ -56,7 +56,7 @@ def field(thing: Any, name: str) -> Any:
     return found
 
 
-def items(value: Any) -> Sequence[Any]:
+def as_sequence(value: Any) -> Sequence[Any]:
     """Return a list or tuple as it is, anything else as an empty one."""
     return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
 
@@ -66,12 +66,12 @@ def role_of(message: Any) -> str:
 
     A user message of Anthropic that carries tool results is `tool`.
     """
-    kind = field(message, "type")
-    role = field(message, "role") or kind
+    kind = read_field(message, "type")
+    role = read_field(message, "role") or kind
     role = _ROLES.get(role, role) if isinstance(role, str) else ""
     if kind in CALL_KINDS or kind == "reasoning":
         return "assistant"
-    if kind in RESULT_KINDS or (role == "user" and answers_in(message)):
+    if kind in RESULT_KINDS or (role == "user" and results_in(message)):
         return "tool"
     return role if role in _KNOWN_ROLES else ""
 
@@ -80,57 +80,65 @@ def text_of(message: Any) -> str:
     """Return the text of a message, its blocks joined by line breaks; results and calls are left out."""
     if isinstance(message, str):
         return message
-    content = field(message, "content")
+    content = read_field(message, "content")
     if isinstance(content, str):
         return content
-    texts = (block if isinstance(block, str) else field(block, "text") for block in items(content))
+    texts = (block if isinstance(block, str) else read_field(block, "text") for block in as_sequence(content))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def calls_in(message: Any) -> list[Asked]:
+def calls_in(message: Any) -> list[MessageCall]:
     """Return the tool calls a message makes, in order, each once."""
-    written = items(field(message, "tool_calls"))
-    found = [_asked(call, field(call, "function") or field(call, "custom") or call) for call in written]
+    written = as_sequence(read_field(message, "tool_calls"))
+    found = [_read_call(call, read_field(call, "function") or read_field(call, "custom") or call) for call in written]
     if found:
         return found  # LangChain repeats them as blocks
-    if field(message, "type") in CALL_KINDS:
-        return [_asked(message, message)]
-    found.extend(_asked(block, block) for block in items(field(message, "content")) if _kind(block) in CALL_KINDS)
-    old = field(message, "function_call")
+    if read_field(message, "type") in CALL_KINDS:
+        return [_read_call(message, message)]
+    found.extend(
+        _read_call(block, block)
+        for block in as_sequence(read_field(message, "content"))
+        if _type_of(block) in CALL_KINDS
+    )
+    old = read_field(message, "function_call")
     if not found and old is not None and not isinstance(old, str):
-        found.append(_asked({}, old))
+        found.append(_read_call({}, old))
     return found
 
 
-def answers_in(message: Any) -> list[Answered]:
+def results_in(message: Any) -> list[MessageResult]:
     """Return the tool results a message carries, in order."""
-    if field(message, "type") in RESULT_KINDS:
-        return [_answered(message)]
-    if field(message, "role") in {"tool", "function"} or field(message, "type") in {"tool", "function"}:
-        return [_answered(message)]
-    return [_answered(block) for block in items(field(message, "content")) if _kind(block) in RESULT_KINDS]
+    if read_field(message, "type") in RESULT_KINDS:
+        return [_read_result(message)]
+    if read_field(message, "role") in {"tool", "function"} or read_field(message, "type") in {"tool", "function"}:
+        return [_read_result(message)]
+    return [
+        _read_result(block) for block in as_sequence(read_field(message, "content")) if _type_of(block) in RESULT_KINDS
+    ]
 
 
-def _kind(block: Any) -> Any:
-    return field(block, "type")
+def _type_of(block: Any) -> Any:
+    return read_field(block, "type")
 
 
 def _first_text(thing: Any, *names: str) -> str | None:
     for name in names:
-        value = field(thing, name)
+        value = read_field(thing, name)
         if isinstance(value, str):
             return value
     return None
 
 
-def _asked(outer: Any, inner: Any) -> Asked:
+def _read_call(outer: Any, inner: Any) -> MessageCall:
     arguments = next(
-        (found for name in ("arguments", "args", "input") if (found := field(inner, name)) is not None), None
+        (found for name in ("arguments", "args", "input") if (found := read_field(inner, name)) is not None), None
     )
-    return Asked(_first_text(outer, "call_id", "id"), _first_text(inner, "name") or "", arguments)
+    return MessageCall(_first_text(outer, "call_id", "id"), _first_text(inner, "name") or "", arguments)
 
 
-def _answered(thing: Any) -> Answered:
-    failed = field(thing, "is_error") is True or field(thing, "status") == "error"
-    content = field(thing, "output") if field(thing, "type") in _OUTPUT_KINDS else field(thing, "content")
-    return Answered(_first_text(thing, "tool_call_id", "tool_use_id", "call_id"), failed, content)
+def _read_result(thing: Any) -> MessageResult:
+    failed = read_field(thing, "is_error") is True or read_field(thing, "status") == "error"
+    content = (
+        read_field(thing, "output") if read_field(thing, "type") in _OUTPUT_KINDS else read_field(thing, "content")
+    )
+    return MessageResult(_first_text(thing, "tool_call_id", "tool_use_id", "call_id"), failed, content)

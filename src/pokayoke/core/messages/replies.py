@@ -18,19 +18,19 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake import is_cut, read_arguments
 from pokayoke.core.json.strict import dump_compact
-from pokayoke.core.messages.messages import field, items
-from pokayoke.core.output.model_text import present
+from pokayoke.core.messages.messages import as_sequence, read_field
+from pokayoke.core.output.model_text import result_text
 from pokayoke.errors import UsageError
 
 ReplyShape = Literal["openai", "responses", "anthropic", "text"]
 """How messages are written: for OpenAI's chat completions or responses, for Anthropic, or without tool calls."""
 
-_TEXTS = frozenset({"text", "output_text", "refusal"})
+_TEXT_TYPES = frozenset({"text", "output_text", "refusal"})
 _LABEL = "<tool_output "
-_NO_ID = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class Spoken(msgspec.Struct, frozen=True, kw_only=True):
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a model.
 
     Attributes:
@@ -58,7 +58,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     refused: bool = False
 
 
-def spoken(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Container[str] = ()) -> Spoken:
+def read_reply(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Container[str] = ()) -> Reply:
     """Read a reply.
 
     Args:
@@ -70,17 +70,17 @@ def spoken(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Contain
     Raises:
         UsageError: it is none of these.
     """
-    whole = plain(reply)
-    ids = Ids(taken)
+    whole = to_dict(reply)
+    ids = CallIds(taken)
     if "choices" in whole:
-        said = _chat(whole, ids)
+        said = _read_chat(whole, ids)
     elif isinstance(whole.get("output"), list):
-        said = _response(whole, ids)
+        said = _read_response(whole, ids)
     elif whole.get("type") == "message" or ("stop_reason" in whole and isinstance(whole.get("content"), list)):
-        said = _anthropic(whole, ids)
+        said = _read_anthropic(whole, ids)
     elif whole.get("role") == "assistant":
-        blocks = any(field(block, "type") == "tool_use" for block in items(whole.get("content")))
-        said = _anthropic(whole, ids) if blocks else _chat({"choices": [{"message": whole}]}, ids)
+        blocks = any(read_field(block, "type") == "tool_use" for block in as_sequence(whole.get("content")))
+        said = _read_anthropic(whole, ids) if blocks else _read_chat({"choices": [{"message": whole}]}, ids)
     else:
         raise UsageError(
             f"{type(reply).__name__} is no reply of a model: hand over a chat completion, a response, "
@@ -93,7 +93,7 @@ def spoken(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Contain
     return with_text_calls(said, tools, ids)
 
 
-def plain(thing: Any) -> dict[str, Any]:
+def to_dict(thing: Any) -> dict[str, Any]:
     """Return a reply as a dict; SDK objects are dumped, without what is not set."""
     if isinstance(thing, Mapping):
         return dict(cast("Mapping[str, Any]", thing))
@@ -108,11 +108,11 @@ def plain(thing: Any) -> dict[str, Any]:
     return {}
 
 
-def answered(outcome: Outcome, shape: ReplyShape = "openai", *, custom: bool = False) -> dict[str, Any]:
+def result_message(outcome: Outcome, shape: ReplyShape = "openai", *, custom: bool = False) -> dict[str, Any]:
     """Return the message (or item) that answers a call with its outcome.
 
-    For Anthropic that is a block: all blocks of one reply belong into one user message, see `answers`. Pictures and
-    PDFs go along to Anthropic and the responses API; a tool message of the chat completions holds text alone.
+    For Anthropic that is a block: all blocks of one reply belong into one user message, see `result_messages`. Pictures
+    and PDFs go along to Anthropic and the responses API; a tool message of the chat completions holds text alone.
 
     Args:
         outcome: what became of the call.
@@ -122,7 +122,7 @@ def answered(outcome: Outcome, shape: ReplyShape = "openai", *, custom: bool = F
     if shape == "openai":
         return {"role": "tool", "tool_call_id": outcome.call_id, "content": outcome.text}
     if shape == "text":
-        return {"role": "user", "content": _labelled(outcome)}
+        return {"role": "user", "content": _label_text(outcome)}
     if shape == "responses":
         kind = "custom_tool_call_output" if custom else "function_call_output"
         output = _with_media(outcome, shape, "input_text") if outcome.content else outcome.text
@@ -132,25 +132,25 @@ def answered(outcome: Outcome, shape: ReplyShape = "openai", *, custom: bool = F
     return block if outcome.ok else {**block, "is_error": True}
 
 
-def _labelled(outcome: Outcome) -> str:
+def _label_text(outcome: Outcome) -> str:
     """The text behind a label: where the user's side answers calls, nothing else tells it from what they say."""
     said, label, shown = outcome.text.partition(_LABEL)
     if not said:
         return outcome.text
     trust = "checked" if outcome.ok else "error"
-    front = present(said.strip(), tool=outcome.tool, call_id=outcome.call_id, trust=trust)
+    front = result_text(said.strip(), tool=outcome.tool, call_id=outcome.call_id, trust=trust)
     return f"{front}\n{label}{shown}" if label else front
 
 
 def _with_media(outcome: Outcome, shape: Literal["responses", "anthropic"], kind: str) -> str | list[dict[str, Any]]:
     """The text, and behind it the pictures and files that the provider takes there."""
-    from pokayoke.core.messages.media import carried  # noqa: PLC0415 - for tools that return such a thing
+    from pokayoke.core.messages.media import media_block_for  # noqa: PLC0415 - for tools that return such a thing
 
-    media = [block for one in outcome.content if (block := carried(one, shape)) is not None]
+    media = [block for one in outcome.content if (block := media_block_for(one, shape)) is not None]
     return [{"type": kind, "text": outcome.text}, *media] if media else outcome.text
 
 
-def answers(
+def result_messages(
     outcomes: Iterable[Outcome], shape: ReplyShape = "openai", *, custom: Container[str] = ()
 ) -> list[dict[str, Any]]:
     """Return what to append to the history after all calls of one reply were taken.
@@ -158,9 +158,9 @@ def answers(
     Args:
         outcomes: what became of the calls, in order.
         shape: which one is wanted.
-        custom: ids of the calls whose input was free text, as in `Spoken.custom`.
+        custom: ids of the calls whose input was free text, as in `Reply.custom`.
     """
-    made = [answered(outcome, shape, custom=outcome.call_id in custom) for outcome in outcomes]
+    made = [result_message(outcome, shape, custom=outcome.call_id in custom) for outcome in outcomes]
     if not made or shape in ("openai", "responses"):
         return made
     # The sides of such a chat take turns, so all answers are one message.
@@ -168,7 +168,7 @@ def answers(
     return [{"role": "user", "content": content}]
 
 
-class Ids:
+class CallIds:
     """Gives every call an id that no other call of the conversation has.
 
     Args:
@@ -179,7 +179,7 @@ class Ids:
         """Begin with those that are taken."""
         self._taken, self._given = taken, set[str]()
 
-    def of(self, wanted: Any, base: str = "call") -> str:
+    def unique_id(self, wanted: Any, base: str = "call") -> str:
         """Return the wanted id if it is one and free, else a fresh one made of it (or of `base`)."""
         ident = wanted if isinstance(wanted, str) else ""
         fresh, number = ident, 1
@@ -190,12 +190,12 @@ class Ids:
         return fresh
 
 
-def _chat(whole: dict[str, Any], ids: Ids) -> Spoken:
-    choices = items(whole["choices"])
-    choice = plain(choices[0]) if choices else {}
-    message = plain(choice.get("message") or {})
+def _read_chat(whole: dict[str, Any], ids: CallIds) -> Reply:
+    choices = as_sequence(whole["choices"])
+    choice = to_dict(choices[0]) if choices else {}
+    message = to_dict(choice.get("message") or {})
     stop = choice.get("finish_reason")
-    asked = [plain(one) for one in items(message.get("tool_calls"))]
+    asked = [to_dict(one) for one in as_sequence(message.get("tool_calls"))]
     if not asked and (old := message.get("function_call")):
         # The former spelling of one call; its answer needs an id, so the message gets the present one.
         asked = [{"type": "function", "function": old}]
@@ -203,8 +203,8 @@ def _chat(whole: dict[str, Any], ids: Ids) -> Spoken:
     written: list[dict[str, Any]] = []
     for one in asked:
         place = "custom" if one.get("custom") else "function"
-        inner = plain(one.get(place) or {})
-        call = _call(ids.of(one.get("id")), inner, stop)
+        inner = to_dict(one.get(place) or {})
+        call = _build_call(ids.unique_id(one.get("id")), inner, stop)
         held = "input" if place == "custom" else "arguments"
         shown = {**inner, "name": history_name(call.name), held: _as_text(call.arguments)}
         written.append({**one, "id": call.id, "type": one.get("type") or place, place: shown})
@@ -216,49 +216,49 @@ def _chat(whole: dict[str, Any], ids: Ids) -> Spoken:
     kept.setdefault("content", None if written else "")
     if written:
         kept["tool_calls"] = written
-    refusal = _text(message.get("refusal"))
-    return Spoken(
+    refusal = _content_text(message.get("refusal"))
+    return Reply(
         shape="openai",
         messages=(kept,),
-        text=_text(message.get("content")) or refusal,
+        text=_content_text(message.get("content")) or refusal,
         calls=tuple(calls),
         stop_reason=stop,
-        tokens=_tokens(whole.get("usage"), "prompt_tokens", "completion_tokens"),
-        input_tokens=_tokens(whole.get("usage"), "prompt_tokens"),
+        tokens=_count_tokens(whole.get("usage"), "prompt_tokens", "completion_tokens"),
+        input_tokens=_count_tokens(whole.get("usage"), "prompt_tokens"),
         refused=bool(refusal) or stop == "content_filter",
     )
 
 
-def _response(whole: dict[str, Any], ids: Ids) -> Spoken:
+def _read_response(whole: dict[str, Any], ids: CallIds) -> Reply:
     stop = _response_stop(whole)
     calls: list[ToolCall] = []
     kept: list[dict[str, Any]] = []
     texts: list[str] = []
     custom: set[str] = set()
     refused = stop == "content_filter"
-    for one in items(whole["output"]):
-        item = plain(one)
+    for one in as_sequence(whole["output"]):
+        item = to_dict(one)
         if item.get("type") in ("function_call", "custom_tool_call"):
             cut = "incomplete" if item.get("status") == "incomplete" else stop
-            call = _call(ids.of(item.get("call_id") or item.get("id")), item, cut)
+            call = _build_call(ids.unique_id(item.get("call_id") or item.get("id")), item, cut)
             held = "arguments" if item["type"] == "function_call" else "input"
             item = {**item, "call_id": call.id, "name": history_name(call.name), held: _as_text(call.arguments)}
             calls.append(call)
             if held == "input":
                 custom.add(call.id)
         elif item.get("type") == "message":
-            texts.append(_text(item.get("content")))
-            refused = refused or any(field(part, "type") == "refusal" for part in items(item.get("content")))
+            texts.append(_content_text(item.get("content")))
+            refused = refused or any(read_field(part, "type") == "refusal" for part in as_sequence(item.get("content")))
         kept.append(item)
-    return Spoken(
+    return Reply(
         shape="responses",
         messages=tuple(kept),
         text="\n".join(text for text in texts if text),
         calls=tuple(calls),
         custom=frozenset(custom),
         stop_reason=stop,
-        tokens=_tokens(whole.get("usage"), "input_tokens", "output_tokens"),
-        input_tokens=_tokens(whole.get("usage"), "input_tokens"),
+        tokens=_count_tokens(whole.get("usage"), "input_tokens", "output_tokens"),
+        input_tokens=_count_tokens(whole.get("usage"), "input_tokens"),
         refused=refused,
     )
 
@@ -268,21 +268,23 @@ def _response_stop(whole: dict[str, Any]) -> str | None:
     status = whole.get("status")
     if status is None or status == "completed":
         return cast("str | None", status)
-    reason = plain(whole.get("incomplete_details") or {}).get("reason")
+    reason = to_dict(whole.get("incomplete_details") or {}).get("reason")
     return reason if is_cut(reason) else "incomplete"
 
 
-def _anthropic(whole: dict[str, Any], ids: Ids) -> Spoken:
+def _read_anthropic(whole: dict[str, Any], ids: CallIds) -> Reply:
     stop = whole.get("stop_reason")
     calls: list[ToolCall] = []
     kept: list[dict[str, Any]] = []
     texts: list[str] = []
     faithful = True
-    for one in items(whole.get("content")):
-        block = plain(one)
+    for one in as_sequence(whole.get("content")):
+        block = to_dict(one)
         if block.get("type") == "tool_use":
             given = block.get("id")
-            call = _call(ids.of(_NO_ID.sub("_", given) if isinstance(given, str) else None, "toolu"), block, stop)
+            call = _build_call(
+                ids.unique_id(_NOT_ID_CHARS.sub("_", given) if isinstance(given, str) else None, "toolu"), block, stop
+            )
             block = {**block, "id": call.id, "name": history_name(call.name)}
             calls.append(call)
         if "input" in block:
@@ -291,24 +293,24 @@ def _anthropic(whole: dict[str, Any], ids: Ids) -> Spoken:
             faithful = faithful and sent is not None
             block["input"] = sent or {}
         if block.get("type") == "text":
-            texts.append(_text([block]))
+            texts.append(_content_text([block]))
             if not texts[-1].strip():
                 continue  # the API refuses to see it again
         kept.append(block)
-    return Spoken(
+    return Reply(
         shape="anthropic",
         messages=({"role": "assistant", "content": kept},),
         text="\n".join(text for text in texts if text),
         calls=tuple(calls),
         faithful=faithful,
         stop_reason=stop,
-        tokens=_tokens(whole.get("usage"), "input_tokens", "output_tokens"),
-        input_tokens=_tokens(whole.get("usage"), "input_tokens"),
+        tokens=_count_tokens(whole.get("usage"), "input_tokens", "output_tokens"),
+        input_tokens=_count_tokens(whole.get("usage"), "input_tokens"),
         refused=stop == "refusal",
     )
 
 
-def _call(ident: str, inner: dict[str, Any], stop: str | None) -> ToolCall:
+def _build_call(ident: str, inner: dict[str, Any], stop: str | None) -> ToolCall:
     """The call as it came. Arguments of a shape that no provider documents become the text that shows them."""
     name, given = inner.get("name"), inner.get("arguments", inner.get("input"))
     if given is None:
@@ -331,19 +333,23 @@ def _as_object(given: Any) -> dict[str, Any] | None:
     return reading.value if reading is not None and reading.grade in ("exact", "lossless") else None
 
 
-def _text(content: Any) -> str:
+def _content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    texts = (field(part, "text") or field(part, "refusal") for part in items(content) if field(part, "type") in _TEXTS)
+    texts = (
+        read_field(part, "text") or read_field(part, "refusal")
+        for part in as_sequence(content)
+        if read_field(part, "type") in _TEXT_TYPES
+    )
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _tokens(usage: Any, into: str, out: str | None = None) -> int | None:
+def _count_tokens(usage: Any, into: str, out: str | None = None) -> int | None:
     """What the provider counted; parts that were read from a cache are part of the conversation, too.
 
     A count without input is none: no request is empty, and it would make a long conversation look short.
     """
-    counts = plain(usage or {})
+    counts = to_dict(usage or {})
     parts = (into, "cache_creation_input_tokens", "cache_read_input_tokens")
     sent = sum(value for name in parts if isinstance(value := counts.get(name), int))
     if not sent or out is None:

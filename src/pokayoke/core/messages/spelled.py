@@ -14,11 +14,11 @@ import msgspec
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake import ReadCall, read_arguments, read_calls
 from pokayoke.core.intake.reading import SchemaLike
-from pokayoke.core.messages.messages import answers_in, calls_in, field, role_of
-from pokayoke.core.messages.replies import Ids, Spoken, spoken
+from pokayoke.core.messages.messages import calls_in, read_field, results_in, role_of
+from pokayoke.core.messages.replies import CallIds, Reply, read_reply
 
 
-def with_text_calls(said: Spoken, tools: Mapping[str, Any], ids: Ids) -> Spoken:
+def with_text_calls(said: Reply, tools: Mapping[str, Any], ids: CallIds) -> Reply:
     """Return a reply with the calls that stand in its text.
 
     Args:
@@ -29,11 +29,11 @@ def with_text_calls(said: Spoken, tools: Mapping[str, Any], ids: Ids) -> Spoken:
     found = read_calls(said.text, tools=tools, stop_reason=said.stop_reason)
     if not found.calls:
         return said
-    calls = tuple(_call(one, ids.of(None, "text"), said, tools.get(one.name)) for one in found.calls)
+    calls = tuple(_build_text_call(one, ids.unique_id(None, "text"), said, tools.get(one.name)) for one in found.calls)
     return msgspec.structs.replace(said, calls=calls, text=found.rest, shape="text")
 
 
-def _call(found: ReadCall, ident: str, said: Spoken, schema: SchemaLike | None) -> ToolCall:
+def _build_text_call(found: ReadCall, ident: str, said: Reply, schema: SchemaLike | None) -> ToolCall:
     """The call with the arguments that were read, or with a text that is none and the refusal of its own."""
     reading = found.reading
     unread = reading.reason
@@ -59,14 +59,14 @@ def _texts_in(value: Mapping[str, Any] | None) -> Iterable[str]:
             yield from _texts_in(cast("dict[str, Any]", held))
 
 
-def unanswered(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = None) -> Spoken | None:
+def pending_calls(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = None) -> Reply | None:
     """Return what the end of a history asks for and nobody has answered, as a reply without messages.
 
     Why that reply ended is not known any more.
 
     Args:
         messages: the history.
-        tools: as in `spoken`, for models that write their calls into the text.
+        tools: as in `read_reply`, for models that write their calls into the text.
 
     Returns:
         the calls in order; None if every call is answered, or somebody has spoken since.
@@ -75,16 +75,18 @@ def unanswered(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = Non
     while end and role_of(messages[end - 1]) in ("assistant", "tool"):
         end -= 1
     tail = messages[end:]
-    found: Spoken | None = None
+    found: Reply | None = None
     waiting: list[ToolCall] = []
     for message in tail:
-        for one in answers_in(message):  # one without an id is of the time when there was one call at a time
+        for one in results_in(message):  # one without an id is of the time when there was one call at a time
             waiting = [call for call in waiting if call.id != one.id] if one.id else waiting[1:]
         if calls_in(message):
-            found = spoken({"output": [message]} if role_of(message) and not field(message, "role") else message)
+            found = read_reply(
+                {"output": [message]} if role_of(message) and not read_field(message, "role") else message
+            )
             waiting += found.calls
     if found is None and tools is not None and tail:
-        found = spoken(tail[-1], tools=tools)
+        found = read_reply(tail[-1], tools=tools)
         waiting += found.calls
     if found is None or not waiting:
         return None

@@ -11,21 +11,21 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.messages.messages import field, items
-from pokayoke.core.messages.replies import plain
+from pokayoke.core.messages.messages import as_sequence, read_field
+from pokayoke.core.messages.replies import to_dict
 
-CUT: Final = "incomplete"
+CUT_STOP_REASON: Final = "incomplete"
 """The stop reason of a stream that ended without giving one: it broke off, so none of its calls may run."""
 
 
 class Stream(Protocol):
     """Puts one reply together."""
 
-    def add(self, event: Any) -> str:
+    def add_event(self, event: Any) -> str:
         """Take the next event; return the text for the user that it brings."""
         ...
 
-    def reply(self) -> dict[str, Any]:
+    def build_reply(self) -> dict[str, Any]:
         """Return what has come so far as a whole reply, readable by `spoken`."""
         ...
 
@@ -34,7 +34,7 @@ _Place = tuple[int, int]
 """The index that the server gives, and a number of our own: some servers give every call the index 0."""
 
 
-class _Places:
+class _PlaceIndex:
     """Where the pieces of a reply belong."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class _Places:
         self._named: dict[tuple[int | None, str], _Place] = {}
         self._count = 0
 
-    def latest(self, index: int) -> _Place | None:
+    def latest_place(self, index: int) -> _Place | None:
         """Return the place that the latest piece of an index went to."""
         return self._latest.get(index)
 
@@ -51,7 +51,7 @@ class _Places:
         known = self._named.get((None, ident)) if isinstance(ident, str) else None
         return otherwise if known is None else known[0]
 
-    def of(self, index: int, ident: Any, *, begins: bool) -> _Place:
+    def place_of(self, index: int, ident: Any, *, begins: bool) -> _Place:
         """Return the place of a piece.
 
         Args:
@@ -80,68 +80,71 @@ class ChatStream:
         """Begin with nothing."""
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: dict[_Place, _Pieces] = {}
-        self._places = _Places()
+        self._calls: dict[_Place, _PartialCall] = {}
+        self._places = _PlaceIndex()
         self._finish: Any = None
         self._usage: Any = None
 
-    def add(self, event: Any) -> str:
+    def add_event(self, event: Any) -> str:
         """Take a chunk; return its text."""
-        chunk = plain(event)
+        chunk = to_dict(event)
         self._usage = chunk.get("usage") or self._usage
         said: list[str] = []
-        for one in items(chunk.get("choices")):
-            choice = plain(one)
+        for one in as_sequence(chunk.get("choices")):
+            choice = to_dict(one)
             if choice.get("index"):  # one answer is guarded, the first
                 continue
-            delta = plain(choice.get("delta") or {})
-            self._finish = _graver(self._finish, choice.get("finish_reason"))
-            said.append(_said(delta.get("content")))
+            delta = to_dict(choice.get("delta") or {})
+            self._finish = _stronger_stop_reason(self._finish, choice.get("finish_reason"))
+            said.append(_piece_text(delta.get("content")))
             if isinstance(refusal := delta.get("refusal"), str):
                 self._refusal.append(refusal)
-            for place, part in enumerate(items(delta.get("tool_calls"))):
-                self._piece(place, plain(part))
+            for place, part in enumerate(as_sequence(delta.get("tool_calls"))):
+                self._add_piece(place, to_dict(part))
             if old := delta.get("function_call"):  # the former spelling of one call
-                self._piece(0, {"function": old})
+                self._add_piece(0, {"function": old})
         self._text += said
         return "".join(said)
 
-    def _piece(self, position: int, part: dict[str, Any]) -> None:
+    def _add_piece(self, position: int, part: dict[str, Any]) -> None:
         index, ident = part.get("index"), part.get("id")
         if not isinstance(index, int):
             index = self._places.index_of(ident, position)
-        latest = self._places.latest(index)
-        begins = _named(part) if latest is None else self._calls[latest].is_followed_by(part)
-        place = self._places.of(index, ident, begins=begins)
-        self._calls.setdefault(place, _Pieces()).add(part)
+        latest = self._places.latest_place(index)
+        begins = _tool_name(part) if latest is None else self._calls[latest].is_followed_by(part)
+        place = self._places.place_of(index, ident, begins=begins)
+        self._calls.setdefault(place, _PartialCall()).add_piece(part)
 
-    def reply(self) -> dict[str, Any]:
+    def build_reply(self) -> dict[str, Any]:
         """Return the chat completion."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
         if self._calls:
-            message["tool_calls"] = [self._calls[place].whole() for place in sorted(self._calls)]
-        return {"choices": [{"message": message, "finish_reason": self._finish or CUT}], "usage": self._usage}
+            message["tool_calls"] = [self._calls[place].build_call() for place in sorted(self._calls)]
+        return {
+            "choices": [{"message": message, "finish_reason": self._finish or CUT_STOP_REASON}],
+            "usage": self._usage,
+        }
 
 
-def _graver(known: Any, told: Any) -> Any:
+def _stronger_stop_reason(known: Any, told: Any) -> Any:
     """The later stop reason, unless the earlier one proves that the reply was cut."""
     return known if is_cut(known) else told or known
 
 
-def _said(content: Any) -> str:
+def _piece_text(content: Any) -> str:
     """The text of a piece: some servers send it in parts, beside their thoughts."""
-    parts = [content] if isinstance(content, str) else [field(one, "text") for one in items(content)]
+    parts = [content] if isinstance(content, str) else [read_field(one, "text") for one in as_sequence(content)]
     return "".join([part for part in parts if isinstance(part, str)])
 
 
-def _named(part: dict[str, Any]) -> Any:
+def _tool_name(part: dict[str, Any]) -> Any:
     """The name of a tool in a piece of a call: it stands where the call begins, and mostly there alone."""
-    return plain(part.get("function") or part.get("custom") or {}).get("name")
+    return to_dict(part.get("function") or part.get("custom") or {}).get("name")
 
 
-class _Pieces:
+class _PartialCall:
     """One call of a chat completion, as far as it has come."""
 
     def __init__(self) -> None:
@@ -151,13 +154,13 @@ class _Pieces:
 
     def is_followed_by(self, part: dict[str, Any]) -> bool:
         """Whether a part begins another call: an id and a name of its own, where those of this one are known."""
-        ident, name = part.get("id"), _named(part)
+        ident, name = part.get("id"), _tool_name(part)
         begins = bool(self.name and name and ident) and ident != self.call["id"]
         return begins and bool(self.call["id"] or self.given or name != self.name)
 
-    def add(self, part: dict[str, Any]) -> None:
+    def add_piece(self, part: dict[str, Any]) -> None:
         kind = "custom" if part.get("custom") else "function"
-        inner = plain(part.get(kind) or {})
+        inner = to_dict(part.get(kind) or {})
         self.call["id"] = self.call["id"] or part.get("id")
         self.call["type"] = "custom" if "custom" in (kind, part.get("type")) else self.call["type"]
         name = inner.get("name")
@@ -169,7 +172,7 @@ class _Pieces:
         elif piece is not None:
             self.given = piece if self.given is None else [self.given, piece]  # several values: nothing to run
 
-    def whole(self) -> dict[str, Any]:
+    def build_call(self) -> dict[str, Any]:
         kind = self.call["type"]
         given = "" if self.given is None else self.given
         return {**self.call, kind: {"name": self.name, "input" if kind == "custom" else "arguments": given}}
@@ -182,40 +185,40 @@ class ResponsesStream:
         """Begin with nothing."""
         self._items: dict[_Place, dict[str, Any]] = {}
         self._parts: dict[_Place, dict[int, dict[str, Any]]] = {}
-        self._places = _Places()
+        self._places = _PlaceIndex()
         self._end: dict[str, Any] | None = None
 
-    def add(self, event: Any) -> str:
+    def add_event(self, event: Any) -> str:
         """Take an event; return its text."""
-        one = plain(event)
+        one = to_dict(event)
         kind, index = str(one.get("type")).removeprefix("response."), one.get("output_index")
         if kind in ("completed", "incomplete", "failed"):
-            self._end = plain(one.get("response") or {})
+            self._end = to_dict(one.get("response") or {})
             return ""
-        ident = plain(one.get("item") or {}).get("id") or one.get("item_id")
+        ident = to_dict(one.get("item") or {}).get("id") or one.get("item_id")
         if not isinstance(index, int) and isinstance(ident, str):
             index = self._places.index_of(ident, 0)
         if isinstance(index, int):
-            return self._at(self._places.of(index, ident, begins=kind == "output_item.added"), kind, one)
+            return self._apply_event(self._places.place_of(index, ident, begins=kind == "output_item.added"), kind, one)
         return ""
 
-    def _at(self, place: _Place, kind: str, event: dict[str, Any]) -> str:
+    def _apply_event(self, place: _Place, kind: str, event: dict[str, Any]) -> str:
         if kind in ("output_item.added", "output_item.done"):
-            self._items[place] = plain(event.get("item") or {})
+            self._items[place] = to_dict(event.get("item") or {})
             if kind == "output_item.done":
                 self._parts.pop(place, None)
             return ""
         what, _, step = kind.rpartition(".")
         piece = event.get("delta")
-        if what in _INPUTS:
-            name, held = _INPUTS[what]
+        if what in _INPUT_EVENTS:
+            name, held = _INPUT_EVENTS[what]
             item = self._items.setdefault(place, {"type": name})
             if step == "done":
                 item[held] = event.get(held, item.get(held))
             elif isinstance(piece, str):
                 item[held] = (item.get(held) or "") + piece
-        elif what in _PARTS and step == "delta" and isinstance(piece, str):
-            name, held = _PARTS[what]
+        elif what in _PART_EVENTS and step == "delta" and isinstance(piece, str):
+            name, held = _PART_EVENTS[what]
             parts = self._parts.setdefault(place, {})
             number = event.get("content_index")
             part = parts.setdefault(number if isinstance(number, int) else 0, {"type": name, held: ""})
@@ -223,11 +226,11 @@ class ResponsesStream:
             return piece if what == "output_text" else ""
         return ""
 
-    def reply(self) -> dict[str, Any]:
+    def build_reply(self) -> dict[str, Any]:
         """Return the response."""
         if self._end is not None and self._end.get("output"):
             return self._end
-        end = self._end or {"status": "incomplete", "incomplete_details": {"reason": CUT}}
+        end = self._end or {"status": "incomplete", "incomplete_details": {"reason": CUT_STOP_REASON}}
         found = dict(self._items)
         for place, parts in self._parts.items():
             begun = found.get(place) or {"type": "message", "role": "assistant"}
@@ -235,11 +238,11 @@ class ResponsesStream:
         return {**end, "output": [found[place] for place in sorted(found)]}
 
 
-_INPUTS: Final = {
+_INPUT_EVENTS: Final = {
     "function_call_arguments": ("function_call", "arguments"),
     "custom_tool_call_input": ("custom_tool_call", "input"),
 }
-_PARTS: Final = {"output_text": ("output_text", "text"), "refusal": ("refusal", "refusal")}
+_PART_EVENTS: Final = {"output_text": ("output_text", "text"), "refusal": ("refusal", "refusal")}
 
 
 class AnthropicStream:
@@ -250,35 +253,35 @@ class AnthropicStream:
         self._message: dict[str, Any] = {}
         self._blocks: dict[_Place, dict[str, Any]] = {}
         self._inputs: dict[_Place, list[str]] = {}
-        self._places = _Places()
+        self._places = _PlaceIndex()
         self._stop: Any = None
         self._usage: dict[str, Any] = {}
 
-    def add(self, event: Any) -> str:
+    def add_event(self, event: Any) -> str:
         """Take an event; return its text."""
-        one = plain(event)
+        one = to_dict(event)
         kind, index = one.get("type"), one.get("index")
         if not isinstance(index, int):
             index = 0  # of a server that does not number its blocks: each goes on until the next one starts
         if kind == "message_start":
-            self._message = plain(one.get("message") or {})
-            self._count(self._message.get("usage"))
+            self._message = to_dict(one.get("message") or {})
+            self._add_usage(self._message.get("usage"))
         elif kind == "message_delta":
-            self._stop = _graver(self._stop, plain(one.get("delta") or {}).get("stop_reason"))
-            self._count(one.get("usage"))
+            self._stop = _stronger_stop_reason(self._stop, to_dict(one.get("delta") or {}).get("stop_reason"))
+            self._add_usage(one.get("usage"))
         elif kind == "content_block_start":
-            block = plain(one.get("content_block") or {})
-            self._blocks[self._places.of(index, block.get("id"), begins=True)] = block
-            return _said(block.get("text"))
-        elif kind == "content_block_delta" and (delta := plain(one.get("delta") or {})):
-            return self._delta(self._places.of(index, None, begins=False), delta)
+            block = to_dict(one.get("content_block") or {})
+            self._blocks[self._places.place_of(index, block.get("id"), begins=True)] = block
+            return _piece_text(block.get("text"))
+        elif kind == "content_block_delta" and (delta := to_dict(one.get("delta") or {})):
+            return self._apply_delta(self._places.place_of(index, None, begins=False), delta)
         return ""
 
-    def _count(self, usage: Any) -> None:
+    def _add_usage(self, usage: Any) -> None:
         """The later count is the whole one; what it leaves out stays."""
-        self._usage |= {name: value for name, value in plain(usage or {}).items() if value is not None}
+        self._usage |= {name: value for name, value in to_dict(usage or {}).items() if value is not None}
 
-    def _delta(self, place: _Place, delta: dict[str, Any]) -> str:
+    def _apply_delta(self, place: _Place, delta: dict[str, Any]) -> str:
         if isinstance(piece := delta.get("partial_json"), str):
             self._blocks.setdefault(place, {"type": "tool_use"})
             self._inputs.setdefault(place, []).append(piece)
@@ -289,7 +292,7 @@ class AnthropicStream:
         text = delta.get("text")
         return text if isinstance(text, str) else ""
 
-    def reply(self) -> dict[str, Any]:
+    def build_reply(self) -> dict[str, Any]:
         """Return the message. The input of a call is the text that came, or the object it was started with."""
         content: list[dict[str, Any]] = []
         for place in sorted(self._blocks):
@@ -303,6 +306,6 @@ class AnthropicStream:
             "type": "message",
             "role": "assistant",
             "content": content,
-            "stop_reason": self._stop or CUT,
+            "stop_reason": self._stop or CUT_STOP_REASON,
             "usage": self._usage,
         }

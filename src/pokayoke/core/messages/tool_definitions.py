@@ -13,7 +13,7 @@ from pokayoke.core.json.values import is_object
 from pokayoke.errors import ContractError
 
 
-def definitions(contracts: Iterable[Contract], format: DefinitionFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
+def build_definitions(contracts: Iterable[Contract], format: DefinitionFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
     """Return tool definitions to put into a request.
 
     Args:
@@ -23,32 +23,32 @@ def definitions(contracts: Iterable[Contract], format: DefinitionFormat = "opena
     Raises:
         ContractError: the format is unknown, or two tools get the same name in it.
     """
-    if format not in _SHAPES:
+    if format not in _BUILDERS:
         raise ContractError(f"unknown format {format!r}: use openai, anthropic or mcp")
     made: dict[str, dict[str, Any]] = {}
     for contract in contracts:
         name = provider_name(contract.name, format)
         if name in made:
             raise ContractError(f"two tools are called {name!r} in the format {format}. Rename one of them")
-        made[name] = _SHAPES[format](name, contract)
+        made[name] = _BUILDERS[format](name, contract)
     return list(made.values())
 
 
-def _openai(name: str, contract: Contract) -> dict[str, Any]:
+def _openai_definition(name: str, contract: Contract) -> dict[str, Any]:
     function: dict[str, Any] = {"name": name, "parameters": contract.model_schema}
     if contract.description:
         function["description"] = contract.description
     return {"type": "function", "function": function}
 
 
-def _anthropic(name: str, contract: Contract) -> dict[str, Any]:
+def _anthropic_definition(name: str, contract: Contract) -> dict[str, Any]:
     definition: dict[str, Any] = {"name": name, "input_schema": contract.model_schema}
     if contract.description:
         definition["description"] = contract.description
     return definition
 
 
-def _mcp(name: str, contract: Contract) -> dict[str, Any]:
+def _mcp_definition(name: str, contract: Contract) -> dict[str, Any]:
     definition: dict[str, Any] = {"name": name, "inputSchema": contract.model_schema}
     if contract.description:
         definition["description"] = contract.description
@@ -64,10 +64,10 @@ def _mcp(name: str, contract: Contract) -> dict[str, Any]:
     return definition
 
 
-_SHAPES = {"openai": _openai, "anthropic": _anthropic, "mcp": _mcp}
+_BUILDERS = {"openai": _openai_definition, "anthropic": _anthropic_definition, "mcp": _mcp_definition}
 
 
-def instructions(tools: Iterable[dict[str, Any]], format: Literal["json", "jsonl"]) -> str:  # noqa: A002 - as above
+def build_instructions(tools: Iterable[dict[str, Any]], format: Literal["json", "jsonl"]) -> str:  # noqa: A002 - as above
     """Return a text that tells a model without tool calls what tools there are and how to write a call down.
 
     Args:
@@ -77,7 +77,7 @@ def instructions(tools: Iterable[dict[str, Any]], format: Literal["json", "jsonl
     Raises:
         ContractError: the format is unknown.
     """
-    if format not in _HOW:
+    if format not in _CALL_INSTRUCTIONS:
         raise ContractError(f"unknown format {format!r}: use json or jsonl")
     listed = [
         msgspec.json.encode({name: tool[name] for name in ("name", "description", "inputSchema") if name in tool})
@@ -87,15 +87,16 @@ def instructions(tools: Iterable[dict[str, Any]], format: Literal["json", "jsonl
         return "There are no tools. Answer directly."
     shown = "\n".join(line.decode() for line in listed)
     return (
-        f"You can use these tools. Each line is one, with the JSON Schema of its arguments:\n{shown}\n\n{_HOW[format]}"
+        "You can use these tools. Each line is one, with the JSON Schema of its arguments:\n"
+        f"{shown}\n\n{_CALL_INSTRUCTIONS[format]}"
     )
 
 
-_CALL = '{"name": "<name of the tool>", "arguments": {<its arguments>}}'
-_HOW = {
-    "json": f"To use a tool, answer with nothing but one JSON object: {_CALL}\nOtherwise answer in plain text.",
+_CALL_EXAMPLE = '{"name": "<name of the tool>", "arguments": {<its arguments>}}'
+_CALL_INSTRUCTIONS = {
+    "json": f"To use a tool, answer with nothing but one JSON object: {_CALL_EXAMPLE}\nOtherwise answer in plain text.",
     "jsonl": (
-        f"To use tools, answer with nothing but one JSON object per line, one line per call: {_CALL}\n"
+        f"To use tools, answer with nothing but one JSON object per line, one line per call: {_CALL_EXAMPLE}\n"
         "Otherwise answer in plain text."
     ),
 }

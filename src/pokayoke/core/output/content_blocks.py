@@ -30,15 +30,15 @@ _PAYLOADS: dict[str, tuple[str, ...]] = {
 }
 # What LangChain's blocks refer to. Data may well have such a field and type, but not these fields alone.
 _REFERENCES = ("url", "file_id")
-_REFERRING = frozenset({"type", "id", "index", "mime_type", "extras", *_REFERENCES})
-_REFERRED = frozenset({"image", "audio", "video", "file"})
+_REFERENCE_FIELDS = frozenset({"type", "id", "index", "mime_type", "extras", *_REFERENCES})
+_REFERENCE_TYPES = frozenset({"image", "audio", "video", "file"})
 # What Anthropic's document is made of, unless it is text.
-_SOURCES = frozenset({"base64", "url", "file"})
+_DOCUMENT_SOURCES = frozenset({"base64", "url", "file"})
 
 _Get = Callable[[str], Any]
 
 
-class Blocks(msgspec.Struct, frozen=True):
+class ContentBlocks(msgspec.Struct, frozen=True):
     """A result in parts.
 
     Args:
@@ -59,7 +59,7 @@ class Blocks(msgspec.Struct, frozen=True):
         return "\n".join(self.texts)
 
 
-def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> Blocks | None:
+def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> ContentBlocks | None:
     """Return the parts of a block-shaped result, or None if the result is something else.
 
     A result is recognised by `content` being a list of typed blocks and by having no field that
@@ -72,30 +72,30 @@ def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> Blocks |
     """
     if is_object(raw):
         if "content" in raw and _RESULT_KEYS.issuperset(raw) and "content" not in properties_of(schema):
-            return _result(raw.get, raw["content"]) if _are_blocks(raw["content"], empty=len(raw) > 1) else None
-        return _parts([raw]) if schema is None and _is_block(raw) and raw["type"] != "text" else None
+            return _read_result(raw.get, raw["content"]) if _are_blocks(raw["content"], empty=len(raw) > 1) else None
+        return _split_blocks([raw]) if schema is None and _is_block(raw) and raw["type"] != "text" else None
     if is_array(raw):
-        return _parts(raw) if schema is None and _are_blocks(raw) else None
+        return _split_blocks(raw) if schema is None and _are_blocks(raw) else None
     content = getattr(raw, "content", None)
     if not _are_blocks(content, empty=True):
         return None
     if not any(hasattr(raw, name) for name in ("isError", "is_error", "structuredContent", "structured_content")):
         return None
-    return _result(_getter(raw), content)
+    return _read_result(_field_getter(raw), content)
 
 
-def _getter(holder: Any) -> _Get:
+def _field_getter(holder: Any) -> _Get:
     """Read fields of a dict or attributes of an object alike; what is absent is None."""
     if is_object(holder):
         return holder.get
     return lambda name: getattr(holder, name, None)
 
 
-def _result(get: _Get, content: Any) -> Blocks:
+def _read_result(get: _Get, content: Any) -> ContentBlocks:
     """Read MCP's result in either spelling."""
     structured = get("structuredContent")
     return msgspec.structs.replace(
-        _parts(content),
+        _split_blocks(content),
         structured=get("structured_content") if structured is None else structured,
         failed=_is_set(get("isError")) or _is_set(get("is_error")),
     )
@@ -106,16 +106,16 @@ def _is_set(flag: Any) -> bool:
     return (flag.strip().lower() if isinstance(flag, str) else flag) not in (None, False, "", "false")
 
 
-def _parts(blocks: Iterable[Any]) -> Blocks:
+def _split_blocks(blocks: Iterable[Any]) -> ContentBlocks:
     texts: list[str] = []
     content: list[Any] = []
     for block in blocks:
-        text = _text(block)
+        text = _block_text(block)
         if text is None:
             content.append(block)
         else:
             texts.append(text)
-    return Blocks(tuple(texts), tuple(content))
+    return ContentBlocks(tuple(texts), tuple(content))
 
 
 def _are_blocks(value: Any, *, empty: bool = False) -> bool:
@@ -124,7 +124,7 @@ def _are_blocks(value: Any, *, empty: bool = False) -> bool:
 
 
 def _is_block(block: Any) -> bool:
-    get = _getter(block)
+    get = _field_getter(block)
     kind = get("type")
     if not isinstance(kind, str):
         return False
@@ -132,14 +132,14 @@ def _is_block(block: Any) -> bool:
         return True
     if kind == "document":
         source = get("source")
-        return not isinstance(source, str) and _getter(source)("type") in _SOURCES
-    refers = kind in _REFERRED and is_object(block) and _REFERRING.issuperset(block)
+        return not isinstance(source, str) and _field_getter(source)("type") in _DOCUMENT_SOURCES
+    refers = kind in _REFERENCE_TYPES and is_object(block) and _REFERENCE_FIELDS.issuperset(block)
     return refers and any(isinstance(get(name), str) for name in _REFERENCES)
 
 
-def _text(block: Any) -> str | None:
+def _block_text(block: Any) -> str | None:
     """The text of a text block or of an embedded text resource; None for all that is not text."""
-    get = _getter(block)
+    get = _field_getter(block)
     holder = get("resource") if get("type") == "resource" else block
-    text = _getter(holder)("text") if get("type") in ("resource", "text") else None
+    text = _field_getter(holder)("text") if get("type") in ("resource", "text") else None
     return text if isinstance(text, str) else None

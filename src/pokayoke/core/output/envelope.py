@@ -16,10 +16,10 @@ import orjson
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.terms import Envelope
-from pokayoke.core.json.values import is_array, is_object, properties_of, says
-from pokayoke.core.output.invariants import resolve
-from pokayoke.core.schema.facts import same
-from pokayoke.core.text.clip import clip, first_words
+from pokayoke.core.json.values import is_array, is_flag, is_object, properties_of
+from pokayoke.core.output.invariants import resolve_pointer
+from pokayoke.core.schema.facts import equal_json
+from pokayoke.core.text.clip import clip, clip_at_word
 
 CODES: dict[str, str] = {
     "error_in_success": "the answer says success on the outside and carries an error inside",
@@ -27,19 +27,19 @@ CODES: dict[str, str] = {
     "envelope_broken": "the answer is not wrapped as its contract declares",
 }
 
-_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
-_ERRORS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
-_FAILED = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")
-_SLOTS = frozenset((*_FLAGS, *_ERRORS, *_FAILED))
+_SUCCESS_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
+_ERROR_FIELDS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
+_FAILURE_FLAGS = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")
+_STATUS_FIELDS = frozenset((*_SUCCESS_FLAGS, *_ERROR_FIELDS, *_FAILURE_FLAGS))
 # With these a schema says more about the fields there may be than `properties` does.
-_FREE = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
-_MESSAGES = ("/error", "/errors", "/message", "/detail", "/reason")
+_OPEN_KEYWORDS = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
+_MESSAGE_POINTERS = ("/error", "/errors", "/message", "/detail", "/reason")
 # Words with which tools fill an error slot when there is no error.
-_NOTHING = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a", "false", "0", "-"}
-_FINE = ("ok", "success")
+_EMPTY_WORDS = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a", "false", "0", "-"}
+_SUCCESS_CODES = ("ok", "success")
 
 
-class Opened(msgspec.Struct, frozen=True):
+class EnvelopeContent(msgspec.Struct, frozen=True):
     """What was inside an envelope.
 
     Args:
@@ -53,20 +53,20 @@ class Opened(msgspec.Struct, frozen=True):
     finding: Finding | None = None
 
 
-def open_declared(value: Any, envelope: Envelope) -> Opened:
+def open_envelope(value: Any, envelope: Envelope) -> EnvelopeContent:
     """Read an answer as its contract says it is wrapped."""
-    error = _first(value, envelope.error)
+    error = _first_at(value, envelope.error)
     if _is_filled(error):
-        return Opened(None, failure=words(error))
+        return EnvelopeContent(None, failure=failure_text(error))
     if envelope.ok is not None:
-        flag = [one for _, one in resolve(value, envelope.ok)]
-        if not any(same(one, good) for one in flag for good in envelope.ok_values):
-            return Opened(None, failure=_message(value) or f"{envelope.ok} does not say success")
+        flag = [one for _, one in resolve_pointer(value, envelope.ok)]
+        if not any(equal_json(one, good) for one in flag for good in envelope.ok_values):
+            return EnvelopeContent(None, failure=_find_message(value) or f"{envelope.ok} does not say success")
     if envelope.data is None:
-        return Opened(value)
-    inside = resolve(value, envelope.data)
+        return EnvelopeContent(value)
+    inside = resolve_pointer(value, envelope.data)
     if inside:
-        return Opened(inside[0][1])
+        return EnvelopeContent(inside[0][1])
     finding = Finding(
         code="envelope_broken",
         at=envelope.data,
@@ -74,7 +74,7 @@ def open_declared(value: Any, envelope: Envelope) -> Opened:
         message=f"output: nothing at {envelope.data}, where the contract says the value is",
         data={"reason": f"envelope_broken:{envelope.data}"},
     )
-    return Opened(None, finding=finding)
+    return EnvelopeContent(None, finding=finding)
 
 
 def undeclared_error(
@@ -93,72 +93,76 @@ def undeclared_error(
         return None
     # Asked first, because most schemas require something, and every answer comes by here.
     if isinstance(schema, dict) and not schema.get("required") and (envelope is None or envelope.data is None):
-        found = _unlike(value, schema)
+        found = _find_unlike_schema(value, schema)
         if found is not None:
             return found
-    return None if _SLOTS.isdisjoint(value) else _told(value, schema, envelope)
+    return None if _STATUS_FIELDS.isdisjoint(value) else _find_stated_failure(value, schema, envelope)
 
 
-def _told(value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None) -> Finding | None:
+def _find_stated_failure(
+    value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None
+) -> Finding | None:
     """Return the failure that a flag or an error field tells of."""
     known = () if envelope is None else (envelope.ok, envelope.error)
-    for name in _FLAGS:
-        if says(value.get(name), "false") and f"/{name}" not in known:
-            return _found(name, f"{name} is false")
-    for name in _FAILED:
-        if says(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
-            return _found(name, f"{name} is true")
-    for name in _ERRORS:
+    for name in _SUCCESS_FLAGS:
+        if is_flag(value.get(name), "false") and f"/{name}" not in known:
+            return _error_finding(name, f"{name} is false")
+    for name in _FAILURE_FLAGS:
+        if is_flag(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
+            return _error_finding(name, f"{name} is true")
+    for name in _ERROR_FIELDS:
         filled = name in value and _is_filled(value[name])
         if filled and f"/{name}" not in known and not _is_data(schema, name):
-            told = f"{name} holds {first_words(words(value[name]), 200)!r}"
-            return _found(name, told, "; if it is data, let the schema require it as a list, number or object")
+            told = f"{name} holds {clip_at_word(failure_text(value[name]), 200)!r}"
+            return _error_finding(name, told, "; if it is data, let the schema require it as a list, number or object")
     return None
 
 
-def _unlike(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:
+def _find_unlike_schema(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:
     """Return what is wrong with an object of which the schema names no field: it allows that, but nobody meant it."""
     fields = properties_of(schema)
-    if not fields or not value or not fields.keys().isdisjoint(value) or not _FREE.isdisjoint(schema):
+    if not fields or not value or not fields.keys().isdisjoint(value) or not _OPEN_KEYWORDS.isdisjoint(schema):
         return None
     return Finding(
         code="unlike_schema",
         blame="tool",
-        message=f"output: none of the fields its schema names ({_some(fields)}) is there, got {_some(value)}",
+        message=(
+            f"output: none of the fields its schema names ({_list_names(fields)}) is there, got {_list_names(value)}"
+        ),
         data={"reason": "unlike_schema"},
     )
 
 
-def _some(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(name[:40] for name in islice(names, 5))
 
 
-def words(value: Any, *, limit: int = 2_000) -> str:
+def failure_text(value: Any, *, limit: int = 2_000) -> str:
     """Return a tool's own words about its failure: its text, or a compact dump of what it sent."""
     if is_object(value):
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
         if isinstance(inner, str) and inner:
             value = inner
-    return clip(value if isinstance(value, str) else _dump(value), limit)
+    return clip(value if isinstance(value, str) else _dump_json(value), limit)
 
 
-def _dump(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except TypeError:
         return msgspec.json.encode(value).decode()  # integers beyond 64 bits
 
 
-def _first(value: Any, pointer: str | None) -> Any:
-    found = resolve(value, pointer) if pointer is not None else []
+def _first_at(value: Any, pointer: str | None) -> Any:
+    found = resolve_pointer(value, pointer) if pointer is not None else []
     return found[0][1] if found else None
 
 
-def _message(value: Any) -> str:
-    for pointer in _MESSAGES:
-        said = _first(value, pointer)
+def _find_message(value: Any) -> str:
+    for pointer in _MESSAGE_POINTERS:
+        said = _first_at(value, pointer)
         if _is_filled(said):
-            return words(said)
+            return failure_text(said)
     return ""
 
 
@@ -168,15 +172,15 @@ def _is_filled(value: Any) -> bool:
     An object whose code is the word for success and that has no message (TikTok) only says that there was none.
     """
     if isinstance(value, str):
-        return value.strip().lower() not in _NOTHING
-    if is_object(value) and str(value.get("code")).lower() in _FINE and not _is_filled(value.get("message")):
+        return value.strip().lower() not in _EMPTY_WORDS
+    if is_object(value) and str(value.get("code")).lower() in _SUCCESS_CODES and not _is_filled(value.get("message")):
         return False
-    return _holds(value)
+    return _has_content(value)
 
 
-def _holds(value: Any) -> bool:
+def _has_content(value: Any) -> bool:
     if is_object(value) or is_array(value):
-        return any(map(_holds, value.values() if is_object(value) else value))
+        return any(map(_has_content, value.values() if is_object(value) else value))
     return bool(value.strip() if isinstance(value, str) else value)
 
 
@@ -188,7 +192,7 @@ def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:
     return is_object(declared) and declared.get("type") in ("number", "integer", "array", "object")
 
 
-def _found(name: str, what: str, otherwise: str = "") -> Finding:
+def _error_finding(name: str, what: str, otherwise: str = "") -> Finding:
     return Finding(
         code="error_in_success",
         at=f"/{name}",

@@ -15,20 +15,20 @@ from functools import lru_cache
 from typing import Any, cast
 
 from pokayoke.core.call import Finding
-from pokayoke.core.contract.terms import Compare, Declared, Equal, Format, Range
-from pokayoke.core.json.values import is_array, is_object, word_for
-from pokayoke.core.schema.facts import same, split
-from pokayoke.core.schema.problems import escape
-from pokayoke.core.text.clip import first_words
+from pokayoke.core.contract.terms import Compare, DeclaredInvariant, Equal, Format, Range
+from pokayoke.core.json.values import is_array, is_object, kind_with_article
+from pokayoke.core.schema.facts import equal_json, parse_pointer
+from pokayoke.core.schema.problems import pointer_step
+from pokayoke.core.text.clip import clip_at_word
 
 CODES: dict[str, str] = {
     "invariant_failed": "the output breaks a rule of its contract that a schema cannot say",
     "invariant_raised": "a rule of the contract could not be evaluated, so the output counts as invalid",
 }
 
-Rule = Callable[[Any, dict[str, Any]], Any] | Declared
+Rule = Callable[[Any, dict[str, Any]], Any] | DeclaredInvariant
 
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">=": operator.ge,
@@ -45,23 +45,23 @@ def check_invariants(rules: Iterable[Rule], output: Any, arguments: dict[str, An
         output: the output as a JSON value that fits its schema.
         arguments: the arguments the tool was run with.
     """
-    return tuple(finding for rule in rules for finding in _apply(rule, output, arguments))
+    return tuple(finding for rule in rules for finding in _apply_rule(rule, output, arguments))
 
 
-def _apply(rule: Rule, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
+def _apply_rule(rule: Rule, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
     if isinstance(rule, Range):
-        yield from _range(rule, output)
+        yield from _check_range(rule, output)
     elif isinstance(rule, Format):
-        yield from _format(rule, output)
+        yield from _check_format(rule, output)
     elif isinstance(rule, Equal):
-        yield from _equal(rule, output, arguments)
+        yield from _check_equal(rule, output, arguments)
     elif isinstance(rule, Compare):
-        yield from _compare(rule, output)
+        yield from _check_comparison(rule, output)
     else:
-        yield from _call(rule, output, arguments)
+        yield from _call_rule(rule, output, arguments)
 
 
-def _broken(at: str, message: str, rule: str) -> Finding:
+def _rule_finding(at: str, message: str, rule: str) -> Finding:
     return Finding(
         code="invariant_failed",
         at=at,
@@ -71,22 +71,24 @@ def _broken(at: str, message: str, rule: str) -> Finding:
     )
 
 
-def _range(rule: Range, output: Any) -> Iterator[Finding]:
-    for at, value in resolve(output, rule.at):
+def _check_range(rule: Range, output: Any) -> Iterator[Finding]:
+    for at, value in resolve_pointer(output, rule.at):
         if value is None:
             continue  # whether null may stand here is the schema's question
         if not _is_number(value):
-            yield _broken(at, f"got {word_for(value)}, expected a number", f"range {rule.at}")
+            yield _rule_finding(at, f"got {kind_with_article(value)}, expected a number", f"range {rule.at}")
         elif (rule.min is not None and value < rule.min) or (rule.max is not None and value > rule.max):
             low, high = ("-inf" if rule.min is None else rule.min), ("inf" if rule.max is None else rule.max)
-            yield _broken(at, f"{value} is outside {low} to {high}", f"range {rule.at}")
+            yield _rule_finding(at, f"{value} is outside {low} to {high}", f"range {rule.at}")
 
 
-def _format(rule: Format, output: Any) -> Iterator[Finding]:
+def _check_format(rule: Format, output: Any) -> Iterator[Finding]:
     accepts = format_check(rule.name)
-    for at, value in resolve(output, rule.at):
+    for at, value in resolve_pointer(output, rule.at):
         if value is not None and not (isinstance(value, str) and accepts is not None and accepts(value)):
-            yield _broken(at, f"got {word_for(value)}, expected the format {rule.name}", f"format {rule.at}")
+            yield _rule_finding(
+                at, f"got {kind_with_article(value)}, expected the format {rule.name}", f"format {rule.at}"
+            )
 
 
 @lru_cache(maxsize=256)
@@ -102,57 +104,59 @@ def format_check(name: str) -> Callable[[Any], bool] | None:
         return None
 
 
-def _equal(rule: Equal, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
-    wanted = [value for _, value in resolve(arguments, rule.argument)]
+def _check_equal(rule: Equal, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
+    wanted = [value for _, value in resolve_pointer(arguments, rule.argument)]
     if not wanted:
         return  # an optional argument was not given: nothing to compare with
-    for at, value in resolve(output, rule.output):
-        if not any(same(value, one) for one in wanted):
-            yield _broken(at, f"differs from the argument {rule.argument}", f"equal {rule.output} {rule.argument}")
+    for at, value in resolve_pointer(output, rule.output):
+        if not any(equal_json(value, one) for one in wanted):
+            yield _rule_finding(
+                at, f"differs from the argument {rule.argument}", f"equal {rule.output} {rule.argument}"
+            )
 
 
-def _compare(rule: Compare, output: Any) -> Iterator[Finding]:
+def _check_comparison(rule: Compare, output: Any) -> Iterator[Finding]:
     name = f"compare {rule.a} {rule.op} {rule.b}"
-    rights = [value for _, value in resolve(output, rule.b) if value is not None]
-    for at, left in resolve(output, rule.a):
+    rights = [value for _, value in resolve_pointer(output, rule.b) if value is not None]
+    for at, left in resolve_pointer(output, rule.a):
         if left is None:
             continue
         for right in rights:
-            holds = _ordered(left, rule.op, right)
+            holds = _compare_values(left, rule.op, right)
             if holds is None:
-                yield _broken(at, f"{word_for(left)} and {word_for(right)} have no order", name)
+                yield _rule_finding(at, f"{kind_with_article(left)} and {kind_with_article(right)} have no order", name)
             elif not holds:
-                yield _broken(at, f"{rule.a} {rule.op} {rule.b} does not hold", name)
+                yield _rule_finding(at, f"{rule.a} {rule.op} {rule.b} does not hold", name)
 
 
-def _ordered(left: Any, op: str, right: Any) -> bool | None:
+def _compare_values(left: Any, op: str, right: Any) -> bool | None:
     """Compare two values; None if they have no order. Dates and times compare as such, not as text."""
     if op in ("==", "!="):
-        return same(left, right) is (op == "==")
+        return equal_json(left, right) is (op == "==")
     if _is_number(left) and _is_number(right):
-        return _ORDERS[op](left, right)
+        return _COMPARISONS[op](left, right)
     if isinstance(left, str) and isinstance(right, str):
         for read in (date.fromisoformat, datetime.fromisoformat, time.fromisoformat):
             try:
-                return _ORDERS[op](read(left), read(right))
+                return _COMPARISONS[op](read(left), read(right))
             except (ValueError, TypeError):  # TypeError: one has a time zone, the other has none
                 continue
     return None
 
 
-def resolve(value: Any, pointer: str) -> list[tuple[str, Any]]:
+def resolve_pointer(value: Any, pointer: str) -> list[tuple[str, Any]]:
     """Return every (pointer, value) that a pointer reaches; `*` is every item of an array.
 
     An index is never `*` in RFC 6901, so the wildcard takes no valid pointer away. What is absent
     is left out.
     """
     found = [("", value)]
-    for step in split(pointer):
-        found = [(at + escape(key), child) for at, item in found for key, child in _below(item, step)]
+    for step in parse_pointer(pointer):
+        found = [(at + pointer_step(key), child) for at, item in found for key, child in _children_at(item, step)]
     return found
 
 
-def _below(item: Any, step: str) -> list[tuple[str | int, Any]]:
+def _children_at(item: Any, step: str) -> list[tuple[str | int, Any]]:
     if is_object(item):
         return [(step, item[step])] if step in item else []
     if is_array(item):
@@ -167,25 +171,25 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _call(rule: Callable[[Any, dict[str, Any]], Any], output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
+def _call_rule(rule: Callable[[Any, dict[str, Any]], Any], output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
     name = str(getattr(rule, "__name__", type(rule).__name__))[:80]
     try:
-        said = _said(rule(output, arguments))
+        said = _read_complaints(rule(output, arguments))
     except KeyboardInterrupt:
         raise
     except BaseException as exc:  # noqa: BLE001 - sys.exit() in a rule must not end the host
         yield Finding(
             code="invariant_raised",
             blame="tool",
-            message=f"the invariant {name} raised {type(exc).__name__}: {first_words(str(exc), 200)}",
+            message=f"the invariant {name} raised {type(exc).__name__}: {clip_at_word(str(exc), 200)}",
             data={"rule": name, "reason": f"invariant_raised:{type(exc).__name__}"},
         )
         return
     for message in said:
-        yield _broken("", message, name)
+        yield _rule_finding("", message, name)
 
 
-def _said(result: Any) -> list[str]:
+def _read_complaints(result: Any) -> list[str]:
     """What a callable's result complains about; empty if the rule holds.
 
     None and True hold; False (and anything else that is false) does not; a sentence or a list of
@@ -198,7 +202,7 @@ def _said(result: Any) -> list[str]:
         close()  # it never ran: no warning about it, the finding says it
         raise TypeError("an invariant has to be a plain function, not a coroutine or generator function")
     if isinstance(result, str):
-        return [first_words(result, 300) or "does not hold"]
+        return [clip_at_word(result, 300) or "does not hold"]
     if isinstance(result, (list, tuple)):
-        return [first_words(str(one), 300) for one in cast(Sequence[Any], result)]
+        return [clip_at_word(str(one), 300) for one in cast(Sequence[Any], result)]
     return [] if result else ["does not hold"]

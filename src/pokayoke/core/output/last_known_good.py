@@ -1,7 +1,7 @@
 """The last answer that was fully valid, for when the next one is not: marked, aged, and bounded.
 
 What enters and leaves is compact JSON bytes, so nobody can change what is kept. Time is handed in.
-Only the caller knows whether an answer may be kept (`may_keep` says when); where threads share a cache, it
+Only the caller knows whether an answer may be kept (`keeps_last_good` says when); where threads share a cache, it
 hands in the lock.
 """
 
@@ -16,17 +16,17 @@ import msgspec
 from pokayoke.core.contract.contract import Contract
 
 if TYPE_CHECKING:
-    from pokayoke.core.flow.prepare import Scene
+    from pokayoke.core.flow.prepare import CallEnvironment
 
 Key = tuple[str, str, str]
 
 
-class _Kept(msgspec.Struct, frozen=True, gc=False):
+class _CachedOutput(msgspec.Struct, frozen=True, gc=False):
     at: float
     data: bytes
 
 
-class LastGood:
+class LastKnownGood:
     """A small cache of valid read outputs by tenant, `tool@version` and arguments.
 
     The entry that was stored longest ago goes first when it is full. What is older than asked for is
@@ -47,14 +47,14 @@ class LastGood:
         self._entries = entries
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[Key, _Kept] = OrderedDict()  # a dict takes ever longer to find its first key
+        self._kept: OrderedDict[Key, _CachedOutput] = OrderedDict()  # a dict takes ever longer to find its first key
 
     def __len__(self) -> int:
         """Number of answers kept."""
         return len(self._kept)
 
     def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
-        """Keep an answer; the caller has checked `may_keep`.
+        """Keep an answer; the caller has checked `keeps_last_good`.
 
         Args:
             tenant: whose it is; no other tenant ever sees it.
@@ -68,7 +68,7 @@ class LastGood:
             older = kept.pop(key, None)
             held = self._bytes if older is None else self._bytes - len(older.data)
             if size <= self._max_bytes:
-                kept[key] = _Kept(now, data)
+                kept[key] = _CachedOutput(now, data)
                 held += size
                 while held > self._max_bytes or len(kept) > self._entries:
                     held -= len(kept.popitem(last=False)[1].data)
@@ -91,7 +91,7 @@ class LastGood:
         return age, msgspec.json.decode(kept.data)
 
 
-def may_keep(contract: Contract) -> bool:
+def keeps_last_good(contract: Contract) -> bool:
     """Return whether a tool's fully valid data may stand in for a later answer.
 
     Only a read's, never of a tool marked secret, never what nothing was promised about. The caller sees to
@@ -121,7 +121,7 @@ def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any
     return {**marks, "value": value}
 
 
-def whose(scene: Scene) -> str:
+def last_good_owner(scene: CallEnvironment) -> str:
     """Whose answer may stand in later: "my orders" of one user are not those of another; of nobody named, the run's."""
     user = "" if scene.principal is None else scene.principal.id
     return f"{scene.tenant or ''}\x1f{user}" if user or scene.tenant else f"\x1e{scene.run_id}"

@@ -20,12 +20,14 @@ from pokayoke.core.text.neutralise import neutralise
 MAX_REFUSAL = 599
 """Longest text a model reads after a refusal, in characters."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}", re.ASCII)
+_SAFE_ATTRIBUTE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}", re.ASCII)
 _MAX_ATTRIBUTE = 128
-_WITHHELD = "Its content is withheld: do not guess it and do not build on it. Try another way, or tell the user."
+_WITHHELD_SENTENCE = (
+    "Its content is withheld: do not guess it and do not build on it. Try another way, or tell the user."
+)
 
 
-def present(
+def result_text(
     value: Any,
     *,
     tool: str,
@@ -56,20 +58,20 @@ def present(
     if blocks:
         note = f"[content that is not text: {len(blocks)}]"
         body = note if value in (None, "") else f"{body}\n{note}"
-    start, trusted = _frame(tool, trust)
-    return f"{start}{_attribute(call_id)}{trusted}{body}\n</tool_output>"
+    start, trusted = _frame_parts(tool, trust)
+    return f"{start}{_quote_attribute(call_id)}{trusted}{body}\n</tool_output>"
 
 
 @lru_cache(512)
-def _frame(tool: str, trust: str) -> tuple[str, str]:
+def _frame_parts(tool: str, trust: str) -> tuple[str, str]:
     """What stands before and behind the call's id in the first line; the same for every call of a tool."""
-    return f"<tool_output tool={_attribute(tool)} call=", f" trust={_attribute(trust)}>\n"
+    return f"<tool_output tool={_quote_attribute(tool)} call=", f" trust={_quote_attribute(trust)}>\n"
 
 
 @lru_cache(512)
-def _attribute(text: str) -> str:
+def _quote_attribute(text: str) -> str:
     """Quote an attribute value so that it ends where we say it ends."""
-    if _PLAIN.fullmatch(text):
+    if _SAFE_ATTRIBUTE.fullmatch(text):
         return f'"{text}"'
     text = neutralise(text.encode(errors="replace").decode()[:_MAX_ATTRIBUTE])
     for plain, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\n", " "), ("\t", " ")):
@@ -89,40 +91,40 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
     """
     found = [*findings]
     said: list[str] = []
-    *hints, name = _neutral([*[finding.hint.strip() for finding in found], tool])
+    *hints, name = _neutralise_all([*[finding.hint.strip() for finding in found], tool])
     name = name[:64]
     named = withheld = False
     for finding, hint in zip(found, hints, strict=True):
-        sentence = hint or kind_of_problem(finding)
+        sentence = hint or finding_kind_sentence(finding)
         if sentence not in said:
             said.append(sentence)
             named = named or name in sentence
         withheld = withheld or (not finding.hint and finding.blame == "tool")
     if withheld:
-        said.append(_WITHHELD)
+        said.append(_WITHHELD_SENTENCE)
         head = f"{name} answered, but the answer cannot be used"
-        said = [f"{head}: {said[0]}", *said[1:]] if said[0] is not _WITHHELD else [head, *said]
+        said = [f"{head}: {said[0]}", *said[1:]] if said[0] is not _WITHHELD_SENTENCE else [head, *said]
     elif not named:
         said = [f"{name}: {said[0]}" if said else f"{name}: the call was not carried out.", *said[1:]]
-    return _fit(said, MAX_REFUSAL)
+    return _fit_sentences(said, MAX_REFUSAL)
 
 
-def _neutral(texts: list[str]) -> list[str]:
+def _neutralise_all(texts: list[str]) -> list[str]:
     """Neutralise some texts. One look at all of them, each at the start of a paragraph, is nearly always enough."""
-    together = _APART + _APART.join(texts)
+    together = _PARAGRAPH_START + _PARAGRAPH_START.join(texts)
     return texts if neutralise(together) == together else [neutralise(text) for text in texts]
 
 
-_APART = " \n\n"
+_PARAGRAPH_START = " \n\n"
 
 
-def kind_of_problem(finding: Finding) -> str:
+def finding_kind_sentence(finding: Finding) -> str:
     """Return a sentence for a finding without a hint: its kind, and its place if that is harmless to repeat."""
-    place = f" at {finding.at}" if finding.at and _PLAIN.fullmatch(finding.at) else ""
+    place = f" at {finding.at}" if finding.at and _SAFE_ATTRIBUTE.fullmatch(finding.at) else ""
     return f"{finding.code.replace('_', ' ')}{place}."
 
 
-def _fit(sentences: list[str], limit: int) -> str:
+def _fit_sentences(sentences: list[str], limit: int) -> str:
     """Join whole sentences as far as they fit; the last one is kept, because it says what to do."""
     text = " ".join(sentences)
     if len(text) <= limit:

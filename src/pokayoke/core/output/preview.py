@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.strict import dump_compact
-from pokayoke.core.json.values import is_array, is_object, word_for
+from pokayoke.core.json.values import is_array, is_object, kind_with_article
 from pokayoke.core.text.neutralise import neutralise
 
-_SAMPLE = 60  # characters shown of a string
-_DEEPEST = 6
+_SAMPLE_CHARS = 60  # characters shown of a string
+_MAX_DEPTH = 6
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Page(msgspec.Struct, frozen=True):
     total: int
 
 
-def page(canonical_text: str | bytes, offset: int, limit: int) -> Page:
+def take_page(canonical_text: str | bytes, offset: int, limit: int) -> Page:
     """Return `limit` characters of a text from `offset` on.
 
     An offset outside the text gives an empty last page; nothing raises, because a model chooses it.
@@ -51,7 +51,7 @@ def page(canonical_text: str | bytes, offset: int, limit: int) -> Page:
     return Page(text[start:end], start, end if end < len(text) else None, len(text))
 
 
-def preview(
+def build_preview(
     value: Any,
     canonical: bytes | None = None,
     *,
@@ -88,11 +88,11 @@ def preview(
     if isinstance(value, str):
         body = f"text, {size} characters, begins: {neutralise(value[:room])}"
     else:
-        body = "\n".join(_outline(value, room))
-    return head + _cut(body, room) + tail
+        body = "\n".join(_outline_value(value, room))
+    return head + _clip_at_line(body, room) + tail
 
 
-def _cut(text: str, room: int) -> str:
+def _clip_at_line(text: str, room: int) -> str:
     """Shorten a preview at a line end, visibly."""
     if len(text) <= room:
         return text
@@ -100,48 +100,50 @@ def _cut(text: str, room: int) -> str:
     return (kept.rpartition("\n")[0] or kept) + "\n…"
 
 
-def _outline(value: Any, room: int) -> list[str]:
+def _outline_value(value: Any, room: int) -> list[str]:
     """Lines that describe a value from the top down, breadth before depth, until the room is used."""
-    for depth in range(_DEEPEST, 0, -1):
-        lines = _describe(value, "", depth, room)
+    for depth in range(_MAX_DEPTH, 0, -1):
+        lines = _describe_value(value, "", depth, room)
         if sum(map(len, lines)) + len(lines) <= room:
             return lines
-    return _describe(value, "", 1, room)
+    return _describe_value(value, "", 1, room)
 
 
-def _describe(value: Any, indent: str, depth: int, room: int) -> list[str]:
+def _describe_value(value: Any, indent: str, depth: int, room: int) -> list[str]:
     if is_object(value):
         lines = [f"object, {len(value)} keys"]
         for key, child in value.items():
             # In quotes, so that no key ends its line, and none stands before a colon like a role.
-            name = neutralise(dump_compact(key[:_SAMPLE]).decode(), json=True)
-            first, *rest = _describe(child, indent + "  ", depth - 1, room) if depth > 1 else [_short(child)]
+            name = neutralise(dump_compact(key[:_SAMPLE_CHARS]).decode(), json=True)
+            first, *rest = (
+                _describe_value(child, indent + "  ", depth - 1, room) if depth > 1 else [_summarise_value(child)]
+            )
             lines += [f"{indent}  {name}: {first}", *rest]
             room -= len(lines[-1])
             if room < 0:
                 break
         return lines
     if is_array(value):
-        lines = [_short(value)]
+        lines = [_summarise_value(value)]
         if value and depth > 1:
-            first, *rest = _describe(value[0], indent + "  ", depth - 1, room)
+            first, *rest = _describe_value(value[0], indent + "  ", depth - 1, room)
             lines += [f"{indent}  [0]: {first}", *rest]
         return lines
-    return [_short(value)]
+    return [_summarise_value(value)]
 
 
-def _short(value: Any) -> str:
+def _summarise_value(value: Any) -> str:
     """A value in a few words: kind, length, and the value itself where it is short."""
     if is_object(value):
         return f"object, {len(value)} keys"
     if is_array(value):
-        kinds = sorted({_kind(item) for item in value[:1_000]})
+        kinds = sorted({_plural_kind(item) for item in value[:1_000]})
         return f"list, {len(value)} items{' of ' + ' or '.join(kinds) if kinds else ''}"
     if isinstance(value, str):
-        text = neutralise(dump_compact(value[:_SAMPLE]).decode(), json=True)
-        return text if len(value) <= _SAMPLE else f"{text}… ({len(value)} characters)"
+        text = neutralise(dump_compact(value[:_SAMPLE_CHARS]).decode(), json=True)
+        return text if len(value) <= _SAMPLE_CHARS else f"{text}… ({len(value)} characters)"
     return dump_compact(value).decode()
 
 
-def _kind(value: Any) -> str:
-    return "null" if value is None else word_for(value).rpartition(" ")[2] + "s"
+def _plural_kind(value: Any) -> str:
+    return "null" if value is None else kind_with_article(value).rpartition(" ")[2] + "s"

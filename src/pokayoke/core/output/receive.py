@@ -1,6 +1,6 @@
 """From what a tool returned to a value: the transport rooms, or serialisation; nothing is judged yet.
 
-What enters is anything; what leaves is a `Received` value with its JSON text, the tool's own failure,
+What enters is anything; what leaves is a `ReceivedOutput` value with its JSON text, the tool's own failure,
 or one finding. A text from a tool whose schema promises something else than a string is JSON text
 and is parsed strictly. A tool's answer is never repaired.
 """
@@ -13,27 +13,27 @@ import msgspec
 
 from pokayoke.core.call import Finding, Raw
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.json.dump import dumps
-from pokayoke.core.json.serialise import serialise, too_large
+from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.json.serialise import serialise, too_large_finding
 from pokayoke.core.json.strict import StrictError, parse
-from pokayoke.core.output.content_blocks import Blocks, as_blocks
-from pokayoke.core.output.envelope import words
+from pokayoke.core.output.content_blocks import ContentBlocks, as_blocks
+from pokayoke.core.output.envelope import failure_text
 from pokayoke.core.output.html_pages import is_page
 from pokayoke.core.output.transport import (
     BYTES_PER_CHAR,
-    Wire,
+    WireResponse,
     as_text,
-    as_wire,
+    as_wire_response,
+    check_byte_size,
     check_content_type,
+    check_size,
     check_status,
-    in_utf8,
+    decode_json_body,
     is_textual,
-    measure,
     media_type,
-    over_bytes,
 )
 from pokayoke.core.policy import ToolOutputPolicy
-from pokayoke.core.text.clip import first_words
+from pokayoke.core.text.clip import clip_at_word
 
 CODES: dict[str, str] = {
     "html_instead_of_data": "an HTML page stands where data was expected",
@@ -43,12 +43,12 @@ CODES: dict[str, str] = {
     "body_unread": "the body of the response was not read by the tool, so there is nothing to check",
 }
 
-DEEPEST = 200
+MAX_DEPTH = 200
 """The deepest nesting that is safe to validate; so few brackets that nothing has to be measured prove it at once."""
 _NO_CONTENT = (204, 205)  # RFC 9110: these carry no body and no type, so the value is null and the schema decides
 
 
-class Received(msgspec.Struct, frozen=True, gc=False):
+class ReceivedOutput(msgspec.Struct, frozen=True, gc=False):
     """What arrived.
 
     Attributes:
@@ -72,7 +72,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
     origin: Any = None
 
 
-def receive(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> Received:
+def receive_output(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> ReceivedOutput:
     """Turn what a tool returned into a value.
 
     Args:
@@ -82,67 +82,69 @@ def receive(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> Receiv
     """
     limit = contract.max_chars or policy.max_chars
     if type(raw) is str:
-        return _text(raw, contract, limit)
+        return _receive_text(raw, contract, limit)
     try:
-        return _any(raw, contract, limit, policy)
+        return _receive_other(raw, contract, limit, policy)
     except KeyboardInterrupt:
         raise
     except BaseException as exc:  # noqa: BLE001 - a property of the tool's own object must not end the host
         what = f"{type(raw).__name__} failed to describe itself ({type(exc).__name__})"
-        return _no(fault("not_serialisable", what))
+        return _from_finding(output_finding("not_serialisable", what))
 
 
-def _any(raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> Received:
+def _receive_other(raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> ReceivedOutput:
     """Everything but a text: a response, blocks, bytes, or a Python object."""
     schema = None if contract.output is None else contract.output.raw
-    wire = as_wire(raw, schema)
+    wire = as_wire_response(raw, schema)
     if wire is not None:
-        received = _wire(wire, raw, contract, limit, policy)
+        received = _receive_response(wire, raw, contract, limit, policy)
         return msgspec.structs.replace(received, wire=True)
     blocks = as_blocks(raw, schema)
     if blocks is not None:
-        return _blocks(blocks, contract, limit)
+        return _receive_blocks(blocks, contract, limit)
     if isinstance(raw, str):  # a subclass: a confined path, an enum of texts
-        return _text(str.__str__(raw), contract, limit)
+        return _receive_text(str.__str__(raw), contract, limit)
     if isinstance(raw, (bytes, bytearray)):
-        return _bytes(bytes(raw), contract, limit)
+        return _receive_bytes(bytes(raw), contract, limit)
     if contract.output is None and not contract.unchecked:
         kind = type(raw).__name__
-        return _no(fault("not_text", f"the contract promises text, got {kind}", reason=f"not_text:{kind}"))
-    return _object(raw, limit)
+        return _from_finding(
+            output_finding("not_text", f"the contract promises text, got {kind}", reason=f"not_text:{kind}")
+        )
+    return _serialise_object(raw, limit)
 
 
-def fault(code: str, message: str, *, at: str = "", reason: str | None = None) -> Finding:
+def output_finding(code: str, message: str, *, at: str = "", reason: str | None = None) -> Finding:
     """Return a finding about the tool's answer, with the reason a trace gives."""
     where = f"output at {at}" if at else "output"
     data = {"reason": reason or (f"{code}:{at}" if at else code)}
     return Finding(code=code, at=at, blame="tool", message=f"{where}: {message}", data=data)
 
 
-def _no(finding: Finding) -> Received:
-    return Received(finding=finding)
+def _from_finding(finding: Finding) -> ReceivedOutput:
+    return ReceivedOutput(finding=finding)
 
 
-def _text(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> Received:
+def _receive_text(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
     """A text without transport: JSON where the schema wants data, else the value itself."""
     if len(text) > limit:
-        return _no(too_large(limit, "characters"))
+        return _from_finding(too_large_finding(limit, "characters"))
     if contract.extract is not None:
-        return _extracted(text, contract, limit, content)
+        return _extract_value(text, contract, limit, content)
     if contract.takes_text:
-        return _verbatim(text, content)
-    return _parsed(text, limit, content)
+        return _take_verbatim(text, content)
+    return _parse_json(text, limit, content)
 
 
-def _verbatim(text: str, content: tuple[Any, ...] = ()) -> Received:
+def _take_verbatim(text: str, content: tuple[Any, ...] = ()) -> ReceivedOutput:
     try:
-        data = dumps(text)
+        data = dump_exact_size(text)
     except TypeError:
-        return _no(fault("lone_surrogate", "the text holds a lone surrogate"))
-    return Received(text, data, len(text), content)
+        return _from_finding(output_finding("lone_surrogate", "the text holds a lone surrogate"))
+    return ReceivedOutput(text, data, len(text), content)
 
 
-def _parsed(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> Received:
+def _parse_json(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
     """JSON text, read strictly; what does not parse is named, never mended.
 
     One byte order mark before it is no part of it: a parser may ignore it (RFC 8259, section 8.1).
@@ -151,17 +153,17 @@ def _parsed(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> Rec
     body = body.removeprefix("\ufeff") if isinstance(body, str) else body.removeprefix(b"\xef\xbb\xbf")
     try:
         value, data = parse(
-            body, max_bytes=limit * BYTES_PER_CHAR, max_depth=DEEPEST, equal_duplicates=False, exact=False
+            body, max_bytes=limit * BYTES_PER_CHAR, max_depth=MAX_DEPTH, equal_duplicates=False, exact=False
         )
     except StrictError as exc:
-        return _no(_unparsed(body, exc))
-    return Received(value, data, chars, content)
+        return _from_finding(_parse_finding(body, exc))
+    return ReceivedOutput(value, data, chars, content)
 
 
-def _unparsed(body: str | bytes, error: StrictError) -> Finding:
+def _parse_finding(body: str | bytes, error: StrictError) -> Finding:
     text = body if isinstance(body, str) else body.decode(errors="replace")
     if is_page(text):
-        return fault("html_instead_of_data", "an HTML page instead of JSON")
+        return output_finding("html_instead_of_data", "an HTML page instead of JSON")
     why, at = error.code, error.position
     if not text.strip():
         why = "empty"
@@ -172,88 +174,94 @@ def _unparsed(body: str | bytes, error: StrictError) -> Finding:
     return Finding(code="invalid_json", blame="tool", message=message, data=data)
 
 
-def _extracted(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> Received:
+def _extract_value(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
     """Free text, read by the contract's own function; what it returns is held to the schema."""
     assert contract.extract is not None, "only called for a contract with extract"
     if is_page(text):
-        return _no(fault("html_instead_of_data", "an HTML page instead of text"))
+        return _from_finding(output_finding("html_instead_of_data", "an HTML page instead of text"))
     try:
         found = contract.extract(text)
     except KeyboardInterrupt:
         raise
     except BaseException as exc:  # noqa: BLE001 - sys.exit() in a user's function must not end the host
         name = type(exc).__name__
-        said = f"extract raised {name}: {first_words(str(exc), 200)}"
-        return _no(fault("extract_failed", said, reason=f"extract_failed:{name}"))
-    return _object(found, limit, content)
+        said = f"extract raised {name}: {clip_at_word(str(exc), 200)}"
+        return _from_finding(output_finding("extract_failed", said, reason=f"extract_failed:{name}"))
+    return _serialise_object(found, limit, content)
 
 
-def _object(raw: Any, limit: int, content: tuple[Any, ...] = ()) -> Received:
+def _serialise_object(raw: Any, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
     done = serialise(raw, max_bytes=limit * BYTES_PER_CHAR)
     if isinstance(done, Finding):
-        return _no(done)
+        return _from_finding(done)
     chars = len(done.data)
     if chars > limit and (chars := len(done.data.decode())) > limit:
-        return _no(too_large(limit, "characters"))
-    return Received(done.value, done.data, chars, content, origin=raw if done.decimals else None)
+        return _from_finding(too_large_finding(limit, "characters"))
+    return ReceivedOutput(done.value, done.data, chars, content, origin=raw if done.decimals else None)
 
 
-def _bytes(body: bytes, contract: Contract, limit: int) -> Received:
+def _receive_bytes(body: bytes, contract: Contract, limit: int) -> ReceivedOutput:
     """Bytes that a Python tool returned: JSON where data is promised, else UTF-8 text; any others, nobody promised."""
     data = contract.extract is None and not contract.takes_text
-    finding = (measure if data else over_bytes)(body, limit)
+    finding = (check_size if data else check_byte_size)(body, limit)
     if finding is not None:
-        return _no(finding)
+        return _from_finding(finding)
     if data:
-        return _parsed(body, limit)
+        return _parse_json(body, limit)
     text = as_text(body)
     if isinstance(text, str):
-        return _text(text, contract, limit)
-    return Received(content=(Raw(body),)) if contract.unchecked else _no(text)
+        return _receive_text(text, contract, limit)
+    return ReceivedOutput(content=(Raw(body),)) if contract.unchecked else _from_finding(text)
 
 
-def _blocks(blocks: Blocks, contract: Contract, limit: int) -> Received:
+def _receive_blocks(blocks: ContentBlocks, contract: Contract, limit: int) -> ReceivedOutput:
     if blocks.failed:
         said = blocks.text or blocks.structured or "the tool gave no reason"
-        return Received(content=blocks.content, failure=words("an HTML page" if is_page(str(said)) else said))
+        return ReceivedOutput(
+            content=blocks.content, failure=failure_text("an HTML page" if is_page(str(said)) else said)
+        )
     if contract.output is None:
         if blocks.texts:
-            return _text(blocks.text, contract, limit, blocks.content)
-        return Received(content=blocks.content) if blocks.content else _object(blocks.structured, limit)
+            return _receive_text(blocks.text, contract, limit, blocks.content)
+        return ReceivedOutput(content=blocks.content) if blocks.content else _serialise_object(blocks.structured, limit)
     if blocks.structured is not None:
-        return _object(blocks.structured, limit, blocks.content)
+        return _serialise_object(blocks.structured, limit, blocks.content)
     if len(blocks.texts) == 1 or (contract.extract is not None and blocks.texts):
-        return _text(blocks.text, contract, limit, blocks.content)
+        return _receive_text(blocks.text, contract, limit, blocks.content)
     got = f"{len(blocks.texts)} text blocks and no structured content"
-    return _no(fault("no_data", f"the contract promises data, got {got}"))
+    return _from_finding(output_finding("no_data", f"the contract promises data, got {got}"))
 
 
-def _wire(wire: Wire, raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> Received:
+def _receive_response(
+    wire: WireResponse, raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy
+) -> ReceivedOutput:
     failed = check_status(wire, limit)
     if failed is not None:
-        return Received(finding=failed[0], failure=failed[1])
+        return ReceivedOutput(finding=failed[0], failure=failed[1])
     body = wire.body
     if body is None:
-        return _no(fault("body_unread", "the body of the response is no text and no bytes: the tool has to read it"))
+        return _from_finding(
+            output_finding("body_unread", "the body of the response is no text and no bytes: the tool has to read it")
+        )
     data = contract.output is not None and contract.extract is None
     if data and not body and wire.status in _NO_CONTENT:
-        return Received()
-    if data and isinstance(body, bytes) and over_bytes(body, limit) is None:
-        body = in_utf8(body, wire.content_type)
+        return ReceivedOutput()
+    if data and isinstance(body, bytes) and check_byte_size(body, limit) is None:
+        body = decode_json_body(body, wire.content_type)
     # What is decoded first is measured as text, and what is no text has no characters.
-    too_long = measure(body, limit) if data or isinstance(body, str) else over_bytes(body, limit)
-    finding = too_long or _wrong_type(wire, contract, policy)
+    too_long = check_size(body, limit) if data or isinstance(body, str) else check_byte_size(body, limit)
+    finding = too_long or _check_media_type(wire, contract, policy)
     if finding is not None:
-        return _no(finding)
+        return _from_finding(finding)
     if data:
-        return _parsed(body, limit)
+        return _parse_json(body, limit)
     if isinstance(body, bytes) and wire.content_type and not is_textual(wire.content_type):
-        return Received(content=(raw,))
+        return ReceivedOutput(content=(raw,))
     text = as_text(body, wire.content_type)
-    return _text(text, contract, limit) if isinstance(text, str) else _no(text)
+    return _receive_text(text, contract, limit) if isinstance(text, str) else _from_finding(text)
 
 
-def _wrong_type(wire: Wire, contract: Contract, policy: ToolOutputPolicy) -> Finding | None:
+def _check_media_type(wire: WireResponse, contract: Contract, policy: ToolOutputPolicy) -> Finding | None:
     """Hold a response to the contract's media type; to the policy's where data is promised.
 
     Where nothing is promised, only a page is refused (if the policy wants something else): the

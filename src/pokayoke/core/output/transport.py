@@ -13,10 +13,10 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import Finding, Raw
-from pokayoke.core.json.serialise import too_large
-from pokayoke.core.json.values import is_object, kind_of, properties_of, says
+from pokayoke.core.json.serialise import too_large_finding
+from pokayoke.core.json.values import is_flag, is_object, kind_of, properties_of
 from pokayoke.core.output.html_pages import is_page
-from pokayoke.core.text.rare import rare
+from pokayoke.core.text.rare import compile_pattern
 
 CODES: dict[str, str] = {
     "missing_content_type": "a wire response does not say what it is",
@@ -31,12 +31,12 @@ BYTES_PER_CHAR = 4
 _TRANSPORT_KEYS = frozenset(
     ("body", "content_type", "status", "status_code", "headers", "url", "reason", "ok", "elapsed", "encoding")
 )
-_TEXTUAL = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
-_PROBLEM = "application/problem+json"  # RFC 9457: the details of an error, whatever the status says
-_TEXTUAL_SUFFIXES = ("+json", "+xml")
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
+_PROBLEM_JSON = "application/problem+json"  # RFC 9457: the details of an error, whatever the status says
+_TEXT_SUFFIXES = ("+json", "+xml")
 
 
-class Wire(msgspec.Struct, frozen=True):
+class WireResponse(msgspec.Struct, frozen=True):
     """A response, reduced to what counts.
 
     Args:
@@ -52,43 +52,45 @@ class Wire(msgspec.Struct, frozen=True):
     retry_after: float | None = None
 
 
-def as_wire(raw: Any, schema: dict[str, Any] | bool | None = None) -> Wire | None:
+def as_wire_response(raw: Any, schema: dict[str, Any] | bool | None = None) -> WireResponse | None:
     """Return the response in a tool's result, or None if the result is no response.
 
     A dict counts only if it holds nothing but transport fields and the output schema does not
     itself describe a `content_type`: an e-mail has a body and a content type too.
     """
     if isinstance(raw, Raw):
-        return _made(raw.body, raw.content_type, (raw.status,), None) or Wire(None, None, _status((raw.status,)))
+        return _build_response(raw.body, raw.content_type, (raw.status,), None) or WireResponse(
+            None, None, _pick_status((raw.status,))
+        )
     if is_object(raw):
         if "body" not in raw or "content_type" not in raw or not _TRANSPORT_KEYS.issuperset(raw):
             return None
         if "content_type" in properties_of(schema):
             return None
-        told = (raw.get("status"), raw.get("status_code"), _FAILED if _denies(raw.get("ok")) else None)
-        return _made(raw["body"], raw["content_type"], told, raw.get("headers"))
+        told = (raw.get("status"), raw.get("status_code"), _FAILED_STATUS if _is_failure_flag(raw.get("ok")) else None)
+        return _build_response(raw["body"], raw["content_type"], told, raw.get("headers"))
     if not (hasattr(raw, "status_code") and hasattr(raw, "headers") and hasattr(kind_of(raw), "content")):
         return None
     if getattr(raw, "_content", None) is False:  # requests, opened with stream=True
-        return Wire(None, None)
+        return WireResponse(None, None)
     try:
         body = raw.content
     except Exception:  # noqa: BLE001 - httpx raises its own kind for a body that was not read
-        return Wire(None, None)
+        return WireResponse(None, None)
     headers = raw.headers
-    return _made(body, headers.get("content-type"), (raw.status_code,), headers)
+    return _build_response(body, headers.get("content-type"), (raw.status_code,), headers)
 
 
-def _denies(ok: Any) -> bool:
+def _is_failure_flag(ok: Any) -> bool:
     """True for the flag of a response that failed; it never counts anything, so that zero is false, too."""
-    return ok == 0 if isinstance(ok, (int, float)) else says(ok, "false")
+    return ok == 0 if isinstance(ok, (int, float)) else is_flag(ok, "false")
 
 
-_FAILED = 500
+_FAILED_STATUS = 500
 """The status of a response that says that it failed, and not how."""
 
 
-def _made(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> Wire | None:
+def _build_response(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> WireResponse | None:
     """Return a response, or None if its body is none."""
     if isinstance(body, (bytearray, memoryview)):
         body = bytes(cast("bytearray", body))
@@ -98,15 +100,15 @@ def _made(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> Wi
     if isinstance(headers, Mapping):
         named = cast(Mapping[str, Any], headers)
         retry = named.get("retry-after", named.get("Retry-After"))
-    return Wire(
+    return WireResponse(
         body,
         str(content_type) if content_type else None,
-        _status(told),
+        _pick_status(told),
         float(retry) if isinstance(retry, str) and retry.isascii() and retry.isdigit() else None,
     )
 
 
-def _status(told: Iterable[Any]) -> int | str | None:
+def _pick_status(told: Iterable[Any]) -> int | str | None:
     """Return the first status that is no success, else the first there is; what cannot be read is no success."""
     read = [_read_status(one) for one in told if one not in (None, "")]
     return next((one for one in read if not _is_success(one)), read[0] if read else None)
@@ -114,9 +116,9 @@ def _status(told: Iterable[Any]) -> int | str | None:
 
 def _read_status(told: Any) -> int | str:
     if isinstance(told, str):
-        number = rare(_NUMBERED).match(told)
+        number = compile_pattern(_STATUS_NUMBER).match(told)
         words = told.strip()[:_LONGEST_STATUS]
-        return int(number[1]) if number else 200 if words.lower() in _FINE else words
+        return int(number[1]) if number else 200 if words.lower() in _SUCCESS_WORDS else words
     if isinstance(told, float) and told.is_integer():
         return int(told)
     return told if isinstance(told, int) else type(told).__name__
@@ -126,33 +128,33 @@ def _is_success(status: int | str) -> bool:
     return isinstance(status, int) and 200 <= status <= 299  # noqa: PLR2004 - RFC 9110, section 15: success
 
 
-_NUMBERED = r"\s*(?:HTTP/[0-9.]{1,5}\s+)?([0-9]{3})(?![0-9])"
-_FINE = ("ok", "success")
+_STATUS_NUMBER = r"\s*(?:HTTP/[0-9.]{1,5}\s+)?([0-9]{3})(?![0-9])"
+_SUCCESS_WORDS = ("ok", "success")
 _LONGEST_STATUS = 40  # characters of a status in words
 
 
-def measure(body: str | bytes, max_chars: int) -> Finding | None:
+def check_size(body: str | bytes, max_chars: int) -> Finding | None:
     """Return the finding for a body over its cap, or None. Looks at lengths before content."""
     if isinstance(body, str):
-        return too_large(max_chars, "characters") if len(body) > max_chars else None
-    if finding := over_bytes(body, max_chars):
+        return too_large_finding(max_chars, "characters") if len(body) > max_chars else None
+    if finding := check_byte_size(body, max_chars):
         return finding
     # Every byte but a continuation byte begins a character.
-    if len(body) > max_chars and len(body.translate(None, _CONTINUATION)) > max_chars:
-        return too_large(max_chars, "characters")
+    if len(body) > max_chars and len(body.translate(None, _CONTINUATION_BYTES)) > max_chars:
+        return too_large_finding(max_chars, "characters")
     return None
 
 
-def over_bytes(body: bytes, max_chars: int) -> Finding | None:
+def check_byte_size(body: bytes, max_chars: int) -> Finding | None:
     """Return the finding for bytes over their cap, or None: what is no text has no characters to be counted."""
     most = max_chars * BYTES_PER_CHAR
-    return too_large(most) if len(body) > most else None
+    return too_large_finding(most) if len(body) > most else None
 
 
-_CONTINUATION = bytes(range(0x80, 0xC0))
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
-def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
+def check_status(wire: WireResponse, max_chars: int) -> tuple[Finding, str] | None:
     """Return the finding and the failure text for a status that is no success, or None.
 
     A response that itself says it failed is the tool's failure, not a broken promise. The body is
@@ -163,10 +165,10 @@ def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
         return None
     said = f"HTTP status {status}"
     body = wire.body
-    if body is not None and measure(body, max_chars) is None:
+    if body is not None and check_size(body, max_chars) is None:
         text = body if isinstance(body, str) else body.decode(errors="replace")
         if text.strip() and not is_page(text):
-            said = f"{said}: {text.strip()[:_QUOTED]}"
+            said = f"{said}: {text.strip()[:_MAX_QUOTE]}"
     data: dict[str, Any] = {"reason": f"http_error:{status}", "status": status}
     if wire.retry_after is not None:
         data["retry_after"] = wire.retry_after
@@ -174,7 +176,7 @@ def check_status(wire: Wire, max_chars: int) -> tuple[Finding, str] | None:
     return finding, said
 
 
-_QUOTED = 1_000  # characters of an error body that are worth reading
+_MAX_QUOTE = 1_000  # characters of an error body that are worth reading
 
 
 def media_type(content_type: str) -> str:
@@ -199,7 +201,7 @@ def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
             data={"reason": "missing_content_type"},
         )
     got = media_type(content_type)
-    suffixed = got.endswith("+json") and got.startswith("application/") and got != _PROBLEM
+    suffixed = got.endswith("+json") and got.startswith("application/") and got != _PROBLEM_JSON
     if got == want or (want == "application/json" and suffixed):
         return None
     if want.endswith("/*") and got.startswith(want[:-1]):
@@ -215,29 +217,29 @@ def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
 def is_textual(content_type: str) -> bool:
     """Return whether a media type is text that a model can read."""
     kind = media_type(content_type)
-    return kind.startswith(_TEXTUAL) or kind.endswith(_TEXTUAL_SUFFIXES)
+    return kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_SUFFIXES)
 
 
 def as_text(body: str | bytes, content_type: str | None = None) -> str | Finding:
     """Return a body as text, decoded as its content type says (UTF-8 if it does not), or the finding."""
     if isinstance(body, str):
         return body
-    charset = _charset(content_type)
+    charset = _declared_charset(content_type)
     try:
-        if rare(_CHARSETS).fullmatch(charset):
+        if compile_pattern(_CHARSETS).fullmatch(charset):
             return body.decode(charset, "strict")
     except (LookupError, UnicodeError):
         pass
-    return _bad_encoding(charset)
+    return _encoding_finding(charset)
 
 
-def in_utf8(body: bytes, content_type: str | None) -> str | bytes:
+def decode_json_body(body: bytes, content_type: str | None) -> str | bytes:
     """Return the bytes of JSON as they are, or as text where only the declared character set can read them.
 
     JSON is UTF-8, whatever is declared (RFC 8259, sections 8.1 and 11), so a declaration counts for nothing but
     what is no UTF-8, or holds the NUL that no JSON has and every UTF-16 of it. What nothing reads stays as it is.
     """
-    if _charset(content_type) in _UTF8:
+    if _declared_charset(content_type) in _UTF8_NAMES:
         return body
     try:
         body.decode()
@@ -250,10 +252,10 @@ def in_utf8(body: bytes, content_type: str | None) -> str | bytes:
     return text if isinstance(text, str) else body
 
 
-_UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
+_UTF8_NAMES = ("utf-8", "utf8", "us-ascii", "ascii")
 
 
-def _charset(content_type: str | None) -> str:
+def _declared_charset(content_type: str | None) -> str:
     """Return the character set a content type declares, in lower case; UTF-8 if it declares none."""
     charset = "utf-8"
     for parameter in (content_type or "").split(";")[1:]:
@@ -270,7 +272,7 @@ _CHARSETS = (
 )
 
 
-def _bad_encoding(charset: str) -> Finding:
+def _encoding_finding(charset: str) -> Finding:
     return Finding(
         code="bad_encoding",
         blame="tool",

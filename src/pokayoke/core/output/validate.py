@@ -1,6 +1,6 @@
 """What a tool returned, judged: a validated value, the tool's own failure, or findings.
 
-What enters is anything a tool may return; what leaves is a `Checked`. The rooms, in this order: byte
+What enters is anything a tool may return; what leaves is a `OutputResult`. The rooms, in this order: byte
 and character cap, status, content type, strict parse (all in `core/output/receive.py`), envelope, HTML where
 data was expected, schema, invariants. A Python value skips the transport rooms and is serialised
 instead. What must never happen here: an answer repaired, guessed, or replaced by its `str()`.
@@ -21,14 +21,14 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.check.findings import check
+from pokayoke.core.check.findings import check_value
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.json.serialise import Serialised, plainly, serialise
+from pokayoke.core.json.serialise import SerialisedValue, dump_plain, serialise
 from pokayoke.core.json.strict import dump_compact, parse
-from pokayoke.core.output.envelope import open_declared, undeclared_error
+from pokayoke.core.output.envelope import open_envelope, undeclared_error
 from pokayoke.core.output.html_pages import find_page, is_page, may_hold_page
 from pokayoke.core.output.invariants import check_invariants
-from pokayoke.core.output.receive import DEEPEST, Received, fault, receive
+from pokayoke.core.output.receive import MAX_DEPTH, ReceivedOutput, output_finding, receive_output
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.schema.schema import Schema
 
@@ -38,10 +38,10 @@ CODES: dict[str, str] = {
 
 
 # An object without these is neither a response nor a list of blocks.
-_TELLING = frozenset(("body", "content"))
+_RESPONSE_FIELDS = frozenset(("body", "content"))
 
 
-class Checked(msgspec.Struct, frozen=True, gc=False):
+class OutputResult(msgspec.Struct, frozen=True, gc=False):
     """What is known about a tool's answer.
 
     Attributes:
@@ -73,7 +73,7 @@ class Checked(msgspec.Struct, frozen=True, gc=False):
         return self.failure is None and not self.findings
 
 
-def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], policy: ToolOutputPolicy) -> Checked:
+def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], policy: ToolOutputPolicy) -> OutputResult:
     """Judge what a tool returned.
 
     Args:
@@ -82,21 +82,21 @@ def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], pol
         arguments: the arguments it was run with, for invariants.
         policy: caps and content type where the contract does not say.
     """
-    return _at_a_glance(raw, contract, policy) or _at_length(raw, contract, arguments, policy)
+    return _check_output_fast(raw, contract, policy) or _check_output_fully(raw, contract, arguments, policy)
 
 
 def declared_failure(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> str | None:
     """Return the tool's own words if it says that it failed; nothing else about the answer is judged."""
-    got = receive(raw, contract, policy=policy)
+    got = receive_output(raw, contract, policy=policy)
     if got.finding is None and contract.envelope is not None and type(got.value) is not str:
-        return got.failure or open_declared(got.value, contract.envelope).failure
+        return got.failure or open_envelope(got.value, contract.envelope).failure
     return got.failure
 
 
-def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Checked | None:
+def _check_output_fast(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> OutputResult | None:
     """Judge the usual answer in one look: strict JSON text, or an object, that fits its schema; nothing else to ask.
 
-    Says what `_at_length` says, or None where there is anything to say.
+    Says what `_check_output_fully` says, or None where there is anything to say.
     """
     schema = contract.output
     if schema is None or not contract.schema_only:
@@ -104,10 +104,10 @@ def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Chec
     limit = contract.max_chars or policy.max_chars
     try:
         if type(raw) is str and len(raw) <= limit:
-            value, data = parse(raw, max_depth=DEEPEST, equal_duplicates=False, exact=False)
+            value, data = parse(raw, max_depth=MAX_DEPTH, equal_duplicates=False, exact=False)
             chars = len(raw)
-        elif type(raw) is dict and raw.keys().isdisjoint(_TELLING):
-            value, data = plainly(raw, limit)
+        elif type(raw) is dict and raw.keys().isdisjoint(_RESPONSE_FIELDS):
+            value, data = dump_plain(raw, limit)
             chars = len(data)
         else:
             return None
@@ -115,37 +115,41 @@ def _at_a_glance(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> Chec
             return None
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
-    return Checked(value, canonical=data, chars=chars)
+    return OutputResult(value, canonical=data, chars=chars)
 
 
-def _at_length(raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy) -> Checked:
+def _check_output_fully(
+    raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy
+) -> OutputResult:
     """The way of an answer through the rooms."""
-    got = receive(raw, contract, policy=policy)
+    got = receive_output(raw, contract, policy=policy)
     if got.failure is not None or got.finding is not None:
         broken = () if got.finding is None else (got.finding,)
-        return Checked(None, broken, got.content, failure=got.failure, unchecked=contract.unchecked, wire=got.wire)
+        return OutputResult(None, broken, got.content, failure=got.failure, unchecked=contract.unchecked, wire=got.wire)
     value, data = got.value, got.data
     if contract.envelope is not None and type(value) is not str:
-        opened = open_declared(value, contract.envelope)
+        opened = open_envelope(value, contract.envelope)
         if opened.failure is not None:
-            return Checked(content=got.content, failure=opened.failure, unchecked=contract.unchecked, wire=got.wire)
+            return OutputResult(
+                content=got.content, failure=opened.failure, unchecked=contract.unchecked, wire=got.wire
+            )
         if opened.finding is not None:
-            return Checked(findings=(opened.finding,), unchecked=contract.unchecked, wire=got.wire)
+            return OutputResult(findings=(opened.finding,), unchecked=contract.unchecked, wire=got.wire)
         if opened.value is not value:
             value, data = opened.value, dump_compact(opened.value)
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
     if contract.output is None:
-        findings, notes = _text_pages(value, contract)
-        findings = findings or _invariants(contract, value, data, arguments)
+        findings, notes = _check_text_page(value, contract)
+        findings = findings or _invariant_findings(contract, value, data, arguments)
     elif contract.output_checks == "full":
-        findings, value, data = _promised(got, value, data, contract, contract.output)
-        findings = findings or _invariants(contract, value, data, arguments)
-    return Checked(value, findings, got.content, data, contract.unchecked, got.chars, notes=notes, wire=got.wire)
+        findings, value, data = _check_data(got, value, data, contract, contract.output)
+        findings = findings or _invariant_findings(contract, value, data, arguments)
+    return OutputResult(value, findings, got.content, data, contract.unchecked, got.chars, notes=notes, wire=got.wire)
 
 
-def _promised(
-    got: Received, value: Any, data: bytes, contract: Contract, output: Schema
+def _check_data(
+    got: ReceivedOutput, value: Any, data: bytes, contract: Contract, output: Schema
 ) -> tuple[tuple[Finding, ...], Any, bytes]:
     """Hold data to its contract: envelope heuristics, pages, schema."""
     found = undeclared_error(got.value, output.raw, contract.envelope)
@@ -156,23 +160,23 @@ def _promised(
     if may_hold_page(data):
         at = find_page(value, output)
         if at is not None:
-            return (fault("html_instead_of_data", "a whole HTML page as a value", at=at),), value, data
-    if not _fits(value, output):
+            return (output_finding("html_instead_of_data", "a whole HTML page as a value", at=at),), value, data
+    if not _is_valid(value, output):
         again = _with_numbers(got, contract, output)
         if again is None:
-            return _broken(value, output), value, data
+            return _schema_findings(value, output), value, data
         value, data = again.value, again.data
     return (), value, data
 
 
-def _fits(value: Any, output: Schema) -> bool:
+def _is_valid(value: Any, output: Schema) -> bool:
     try:
         return output.is_valid(value)
     except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
         return False
 
 
-def _with_numbers(got: Received, contract: Contract, output: Schema) -> Serialised | None:
+def _with_numbers(got: ReceivedOutput, contract: Contract, output: Schema) -> SerialisedValue | None:
     """The same object with its Decimals as numbers, if that loses no digit and fits the schema.
 
     A Decimal has two faithful JSON forms; the schema says which one is meant.
@@ -180,33 +184,33 @@ def _with_numbers(got: Received, contract: Contract, output: Schema) -> Serialis
     if got.origin is None or contract.envelope is not None:
         return None
     done = serialise(got.origin, max_bytes=4 * len(got.data), decimals="number")
-    return done if isinstance(done, Serialised) and _fits(done.value, output) else None
+    return done if isinstance(done, SerialisedValue) and _is_valid(done.value, output) else None
 
 
-def _broken(value: Any, output: Schema) -> tuple[Finding, ...]:
+def _schema_findings(value: Any, output: Schema) -> tuple[Finding, ...]:
     """The schema's findings, the tool to blame; their hints are for arguments, so they are left out."""
     found = tuple(
-        msgspec.structs.replace(one, blame="tool", hint="", data={**one.data, "reason": _reason(one)})
-        for one in check(value, output, root="output")
+        msgspec.structs.replace(one, blame="tool", hint="", data={**one.data, "reason": _finding_reason(one)})
+        for one in check_value(value, output, root="output")
     )
     # What the validator refuses is refused, even if nothing can say why.
-    return found or (fault("schema_mismatch", "the value does not fit the schema"),)
+    return found or (output_finding("schema_mismatch", "the value does not fit the schema"),)
 
 
-def _reason(found: Finding) -> str:
+def _finding_reason(found: Finding) -> str:
     return f"{found.code}:{found.at}" if found.at else found.code
 
 
-def _invariants(contract: Contract, value: Any, data: bytes, arguments: dict[str, Any]) -> tuple[Finding, ...]:
+def _invariant_findings(contract: Contract, value: Any, data: bytes, arguments: dict[str, Any]) -> tuple[Finding, ...]:
     if not contract.invariants:
         return ()
     findings = check_invariants(contract.invariants, value, arguments)
     if contract.output_hooks and not findings and dump_compact(value) != data:
-        return (fault("output_changed", "an invariant changed the output while checking it"),)
+        return (output_finding("output_changed", "an invariant changed the output while checking it"),)
     return findings
 
 
-def _text_pages(value: Any, contract: Contract) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def _check_text_page(value: Any, contract: Contract) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """A page as text: what a fetch tool is for, unless the contract names another media type.
 
     Returns:
@@ -215,7 +219,7 @@ def _text_pages(value: Any, contract: Contract) -> tuple[tuple[Finding, ...], tu
     """
     if type(value) is not str or not is_page(value):
         return (), ()
-    found = fault("html_instead_of_data", "the text is a whole HTML page")
+    found = output_finding("html_instead_of_data", "the text is a whole HTML page")
     declared = (contract.content_type or "*/*").lower()
     if "html" not in declared and "*" not in declared:
         return (found,), ()

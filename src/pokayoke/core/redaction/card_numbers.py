@@ -45,7 +45,7 @@ _CARD: Final = re.compile(
     r"(?=4|5[1-5]|2(?:22[1-9]|2[3-9]|[3-6]|7[01]|720)|35|6(?:011|4[4-9]|5|2))[0-9]{16}|62[0-9]{17}"
     r"|3[47][0-9]{13}|3[0689][0-9]{12}"
 )
-_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+_LUHN_DOUBLES: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 
 
 def is_card(text: str) -> bool:
@@ -54,4 +54,4 @@ def is_card(text: str) -> bool:
     if not _CARD.fullmatch(digits):
         return False
     # Luhn: every second digit from the right counts twice, and 10 or more counts as its digit sum.
-    return sum(map(int, digits[-1::-2])) % 10 == -sum(_DOUBLED[int(d)] for d in digits[-2::-2]) % 10
+    return sum(map(int, digits[-1::-2])) % 10 == -sum(_LUHN_DOUBLES[int(d)] for d in digits[-2::-2]) % 10

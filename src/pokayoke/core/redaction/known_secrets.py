@@ -15,7 +15,7 @@ import msgspec
 HIDDEN: Final = "[redacted]"
 
 
-class Seen:
+class KnownSecrets:
     """Values that stood under a secret name in this run, and must not come back elsewhere.
 
     Values under 6 characters are not kept: hiding every `1234` would hide the trace itself.
@@ -45,24 +45,24 @@ class Seen:
             if len(self._needles) > self._MOST:
                 del self._needles[next(iter(self._needles))]
 
-    def within(self, data: bytes) -> bool:
+    def is_within(self, data: bytes) -> bool:
         """True if one of the remembered values stands in these JSON bytes."""
-        return any(needle in data for forms in self._written() for needle in forms.values())
+        return any(needle in data for forms in self._encoded_forms() for needle in forms.values())
 
-    def hide(self, text: str) -> str:
+    def hide_values(self, text: str) -> str:
         """Return the text without the remembered values, longest first."""
-        for form in sorted({form for forms in self._written() for form in forms}, key=len, reverse=True):
+        for form in sorted({form for forms in self._encoded_forms() for form in forms}, key=len, reverse=True):
             text = text.replace(form, HIDDEN)
         return text
 
-    def _written(self) -> list[dict[str, bytes]]:
+    def _encoded_forms(self) -> list[dict[str, bytes]]:
         for text, forms in self._needles.items():
             if not forms:  # made when first looked for: of a thousand, most are never
-                self._needles[text] = {form: msgspec.json.encode(form)[1:-1] for form in _forms(text)}
+                self._needles[text] = {form: msgspec.json.encode(form)[1:-1] for form in _forms_of(text)}
         return [*self._needles.values()]
 
 
-def _forms(text: str) -> set[str]:
+def _forms_of(text: str) -> set[str]:
     """How a text may stand in another one: as it is, in JSON (also of ASCII only, and twice), in a URL, as Python."""
     inside, plain = msgspec.json.encode(text)[1:-1].decode(), _in_ascii(text)
     forms = {text, inside, plain, _in_ascii(plain), repr(text)[1:-1], repr(text.encode())[2:-1]}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.text.regex import linear_search
 
 # What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
 _CARD: Final = "card~n(?:o|umber)|(?:functions|subscription)~key|connection~string"
@@ -30,7 +30,7 @@ _NAME: Final = NAMES.replace("~", _GAP) + "|pass(?:[^0-9a-z]|$)"
 # For themselves, by the letters they begin with: many texts hold those, and would be searched for all names.
 _CARD_NAME: Final = _CARD.replace("~", _GAP)
 # Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
-# first (63 at most, see `matcher`); only a hit asks the exact rules.
+# first (63 at most, see `linear_search`); only a hit asks the exact rules.
 _NAME_LITERALS: Final = (
     "pass|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
     "|private|access|signing|encryption|密码|密碼|密钥|密鑰|令牌|口令"
@@ -75,21 +75,21 @@ class _Searches(NamedTuple):
 
 
 @functools.cache
-def _searches() -> _Searches:
+def _compile_searches() -> _Searches:
     """Compile once, and not while importing: it takes milliseconds."""
     bare_shapes = re.sub(r"\[.*?\}", "", _SHAPE_LITERALS)
     literals = f"{_NAME_LITERALS}|{bare_shapes}"
     short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
     exact = (_CARD_NAME, _NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
-    return _Searches(*map(matcher, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
+    return _Searches(*map(linear_search, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
 
 
 # The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
 # ASCII, by the first byte; and none of them counts characters of any kind.
-_BESIDE_ASCII: Final = b"\xe4\xe5"
+_NON_ASCII_LEADS: Final = b"\xe4\xe5"
 
 
-def searchable(data: bytes) -> tuple[str, str]:
+def search_text(data: bytes) -> tuple[str, str]:
     """Return text to ask the searches about, as written and in lower case: the same, or ASCII that answers alike.
 
     Args:
@@ -102,52 +102,58 @@ def searchable(data: bytes) -> tuple[str, str]:
         text = str(data, "ascii")
         return text, text.lower()
     text = data.decode()
-    if _BESIDE_ASCII[0] in data or _BESIDE_ASCII[1] in data:
+    if _NON_ASCII_LEADS[0] in data or _NON_ASCII_LEADS[1] in data:
         return text, str(data.lower(), "utf-8")
     text = str(text.encode("ascii", "replace"), "ascii")
     return text, text.lower()
 
 
-def _found_name(_: str, lowered: str) -> bool:
-    search = _searches()
+def _has_secret_name(_: str, lowered: str) -> bool:
+    search = _compile_searches()
     return search.card_name(lowered) or (search.literal(lowered) and (search.name(lowered) or search.shape(lowered)))
 
 
-def _found_short(text: str, lowered: str) -> bool:
-    search = _searches()
+def _has_short_secret(text: str, lowered: str) -> bool:
+    search = _compile_searches()
     return search.short(text) and (search.short_shape(text) or search.word(text) or search.name(lowered))
 
 
 # Looking for one character costs next to nothing, and most texts hold neither.
-def _found_login(_: str, lowered: str) -> bool:
-    return "@" in lowered and _searches().login(lowered)
+def _has_url_login(_: str, lowered: str) -> bool:
+    return "@" in lowered and _compile_searches().login(lowered)
 
 
-def _found_spelled(_: str, lowered: str) -> bool:
-    return "\\" in lowered and _searches().spelled(lowered)
+def _has_escaped_letter(_: str, lowered: str) -> bool:
+    return "\\" in lowered and _compile_searches().spelled(lowered)
 
 
-def found_card_digits(text: str, _: str) -> bool:
+def has_card_digits(text: str, _: str) -> bool:
     """True if a text holds what could be a card number: a cheap look, `is_card` decides."""
-    return _searches().card(text)
+    return _compile_searches().card(text)
 
 
-Look = Callable[[str, str], bool]
-LOOKS: Final[tuple[Look, ...]] = (_found_name, _found_short, _found_login, _found_spelled, found_card_digits)
+Prefilter = Callable[[str, str], bool]
+PREFILTERS: Final[tuple[Prefilter, ...]] = (
+    _has_secret_name,
+    _has_short_secret,
+    _has_url_login,
+    _has_escaped_letter,
+    has_card_digits,
+)
 """What any built-in rule needs, by kinds. Each is asked about a text as it is written and in lower case; what one of
 them does not find in the JSON text of a value, it finds in no text of the value either."""
 
 
-def found_by(text: str, lowered: str) -> tuple[Look, ...]:
+def matching_prefilters(text: str, lowered: str) -> tuple[Prefilter, ...]:
     """Return the looks that find something in a text."""
-    search = _searches()
+    search = _compile_searches()
     if not (
         search.literal(lowered)
         or search.card_name(lowered)
         or search.short(text)
         or search.card(text)
-        or _found_login(text, lowered)
-        or _found_spelled(text, lowered)
+        or _has_url_login(text, lowered)
+        or _has_escaped_letter(text, lowered)
     ):
         return ()  # as most texts: what any of the looks begins with is not there
-    return tuple([look for look in LOOKS if look(text, lowered)])
+    return tuple([look for look in PREFILTERS if look(text, lowered)])

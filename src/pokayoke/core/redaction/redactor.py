@@ -6,7 +6,7 @@ survives because redaction failed; then the payload becomes `[redaction failed]`
 
 Four things make a value secret: the name it stands under (`password`, `apiKey`, a configured field,
 a name marked by the tool's contract), its own shape (`sk-...`, a JWT, a PEM key, a card number), a
-configured pattern, and having been seen under a secret name before (`Seen`): that last one catches the
+configured pattern, and having been seen under a secret name before (`KnownSecrets`): that last one catches the
 exception text that repeats the password it was called with.
 
 Most payloads hold nothing of this kind, so the decision falls on the bytes, without a walk: a few
@@ -20,33 +20,33 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from pokayoke.core.json.canonical import digest
+from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.redaction.card_numbers import is_card
-from pokayoke.core.redaction.known_secrets import HIDDEN, Seen
-from pokayoke.core.redaction.prefilter import LOOKS, Look, found_by, found_card_digits, searchable
-from pokayoke.core.redaction.secret_rules import NameRules, Pattern, flat, hide_in_text, spelled_out
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.redaction.known_secrets import HIDDEN, KnownSecrets
+from pokayoke.core.redaction.prefilter import PREFILTERS, Prefilter, has_card_digits, matching_prefilters, search_text
+from pokayoke.core.redaction.secret_rules import NameRules, SecretPattern, fold_field_name, hide_in_text, unescape_json
+from pokayoke.core.text.regex import linear_search
 
-FAILED: Final = "[redaction failed]"
-FAILED_JSON: Final = b'"[redaction failed]"'
+REDACTION_FAILED: Final = "[redaction failed]"
+REDACTION_FAILED_JSON: Final = b'"[redaction failed]"'
 
 # Decoding and encoding with msgspec keeps integers of any size exact; orjson would make them floats.
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 # Fields of a finding or a correction that repeat the value it is about.
-_ABOUT: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
+_VALUE_FIELDS: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 
 # How a list of settings, headers or environment variables names what stands beside it under `value`.
 _LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
 
 _PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
-_ASKED: Final = ("arguments", "raw")
+_ARGUMENT_FIELDS: Final = ("arguments", "raw")
 _REMEMBERED_MARKS: Final = 4_096
 _REMEMBERED_NAMES: Final = 4_096
 
 
-class _Names:
+class _NameSet:
     """The rules for one set of names, the search without whose hit none applies, and what was found harmless."""
 
     __slots__ = ("harmless", "hit", "rules")
@@ -54,8 +54,8 @@ class _Names:
     def __init__(self, custom: frozenset[str]) -> None:
         self.rules = NameRules(custom)
         self.harmless: set[str] = set()
-        source = self.rules.prefilter()
-        self.hit = matcher(source) if source else None
+        source = self.rules.custom_prefilter()
+        self.hit = linear_search(source) if source else None
 
 
 class Redactor:
@@ -77,48 +77,48 @@ class Redactor:
         self, fields: Iterable[str] = (), patterns: Iterable[str] = (), own: Callable[[Any], Any] | None = None
     ) -> None:
         self._own = own
-        self._patterns = tuple(Pattern(text) for text in patterns)
-        self._fields = frozenset(flat(name) for name in fields)
-        self._rules: dict[tuple[str, ...], _Names] = {(): _Names(self._fields)}
+        self._patterns = tuple(SecretPattern(text) for text in patterns)
+        self._fields = frozenset(fold_field_name(name) for name in fields)
+        self._rules: dict[tuple[str, ...], _NameSet] = {(): _NameSet(self._fields)}
         # A pattern that could match across a JSON escape cannot be judged on the bytes: then all are walked.
         self._walk_all = any(p.prefilter is None for p in self._patterns)
         sources = [p.prefilter for p in self._patterns if p.prefilter is not None]
-        self._pattern_hit = matcher("|".join(f"(?:{s})" for s in sources)) if sources else None
+        self._pattern_hit = linear_search("|".join(f"(?:{s})" for s in sources)) if sources else None
 
-    def _names(self, marks: tuple[str, ...]) -> _Names:
+    def _name_set(self, marks: tuple[str, ...]) -> _NameSet:
         names = self._rules.get(marks)
         if names is None:
-            names = _Names(self._fields | {flat(name) for name in marks})
+            names = _NameSet(self._fields | {fold_field_name(name) for name in marks})
             if len(self._rules) < _REMEMBERED_MARKS:
                 self._rules[marks] = names
         return names
 
-    def clean(self, data: bytes, *, marks: tuple[str, ...] = ()) -> bool:
+    def is_clean(self, data: bytes, *, marks: tuple[str, ...] = ()) -> bool:
         """True if nothing in these canonical JSON bytes can be secret (no walk is needed).
 
         Args:
             data: JSON as orjson or msgspec writes it: UTF-8, no needless escapes.
             marks: names that the tool's contract marks as secret.
         """
-        return self._walk_of(data, marks, Seen()) is None
+        return self._walk_of(data, marks, KnownSecrets()) is None
 
-    def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: Seen) -> _Walk | None:
+    def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: KnownSecrets) -> _RedactionWalk | None:
         """The walk that canonical JSON bytes need, or None if they need none."""
         if self._own is not None:  # nobody knows what it returns
             return self._whole_walk(marks, seen)
-        looks, names = found_by(*searchable(data)), self._names(marks)
+        looks, names = matching_prefilters(*search_text(data)), self._name_set(marks)
         custom = names.hit is not None and names.hit(str(data, "utf-8").lower())
         matched = self._pattern_hit is not None and self._pattern_hit(str(data, "utf-8"))
         if looks or custom or matched or self._walk_all:
-            return _Walk(names, self._patterns, looks, seen, custom=custom)
+            return _RedactionWalk(names, self._patterns, looks, seen, custom=custom)
         return None
 
-    def _whole_walk(self, marks: tuple[str, ...], seen: Seen) -> _Walk:
+    def _whole_walk(self, marks: tuple[str, ...], seen: KnownSecrets) -> _RedactionWalk:
         """The walk for what was not looked at as bytes."""
-        names = self._names(marks)
-        return _Walk(names, self._patterns, LOOKS, seen, custom=bool(names.rules.custom))
+        names = self._name_set(marks)
+        return _RedactionWalk(names, self._patterns, PREFILTERS, seen, custom=bool(names.rules.custom))
 
-    def payload(self, data: bytes, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> bytes:
+    def redact_payload(self, data: bytes, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None) -> bytes:
         """Return the JSON bytes without secrets: the same object if there are none.
 
         Args:
@@ -126,14 +126,18 @@ class Redactor:
             marks: names that the tool's contract marks as secret.
             seen: secrets met before, those of this payload are added; None for those of this payload only.
         """
-        seen = Seen() if seen is None else seen
+        seen = KnownSecrets() if seen is None else seen
         try:
             walk = self._walk_of(data, marks, seen)
-            return _forget(data if walk is None else _encode(walk.value(self._owned(_decode(data)))), seen)
+            return _hide_known(
+                data if walk is None else _encode(walk.walk_value(self._apply_own_redactor(_decode(data)))), seen
+            )
         except Exception:  # noqa: BLE001 - whatever went wrong: the payload is dropped, the call goes on
-            return FAILED_JSON
+            return REDACTION_FAILED_JSON
 
-    def event(self, line: bytes, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> bytes | None:
+    def redact_event(
+        self, line: bytes, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None
+    ) -> bytes | None:
         """Return a trace line without secrets, or None if it could not be made safe.
 
         The names at the top of an event are ours, so they are never taken for a tool's field. `args_hash` is that
@@ -144,57 +148,61 @@ class Redactor:
             marks: names that the tool's contract marks as secret.
             seen: secrets of this run; those found under a secret name are added.
         """
-        seen = Seen() if seen is None else seen
+        seen = KnownSecrets() if seen is None else seen
         try:
             walk = self._walk_of(line, marks, seen)
             if walk is None:
-                return _unlinked(line, _forget(line, seen))
+                return _rehash_arguments(line, _hide_known(line, seen))
             event = _decode(line)
-            if slips := self._slips(event, marks):
+            if slips := self._misspelled_names(event, marks):
                 walk = self._walk_of(line, (*marks, *slips), seen) or walk
-            return _unlinked(line, _forget(_encode(walk.members(self._payloads_owned(event))), seen))
+            return _rehash_arguments(
+                line, _hide_known(_encode(walk.walk_members(self._apply_to_payloads(event))), seen)
+            )
         except Exception:  # noqa: BLE001 - as in payload()
             return None
 
-    def value(self, value: Any, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> Any:
+    def redact_value(self, value: Any, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None) -> Any:
         """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
-        seen = Seen() if seen is None else seen
+        seen = KnownSecrets() if seen is None else seen
         try:
-            cleaned = self._whole_walk(marks, seen).value(self._owned(value))
-            return _decode(_forget(_encode(cleaned), seen))
+            cleaned = self._whole_walk(marks, seen).walk_value(self._apply_own_redactor(value))
+            return _decode(_hide_known(_encode(cleaned), seen))
         except Exception:  # noqa: BLE001 - as in payload()
-            return FAILED
+            return REDACTION_FAILED
 
-    def text(self, text: str, *, marks: tuple[str, ...] = (), seen: Seen | None = None) -> str:
+    def redact_text(self, text: str, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None) -> str:
         """Return a free text (an exception, a raw argument text) without secrets."""
-        seen = Seen() if seen is None else seen
+        seen = KnownSecrets() if seen is None else seen
         try:
-            return seen.hide(self._whole_walk(marks, seen).text(text))
+            return seen.hide_values(self._whole_walk(marks, seen).walk_text(text))
         except Exception:  # noqa: BLE001 - as in payload()
-            return FAILED
+            return REDACTION_FAILED
 
-    def _slips(self, event: dict[str, Any], marks: tuple[str, ...]) -> list[str]:
+    def _misspelled_names(self, event: dict[str, Any], marks: tuple[str, ...]) -> list[str]:
         """Names in an event that the schema does not know, and that were meant for that of a secret."""
-        found = [(one.get("before"), one.get("after")) for one in _renamed(event.get("corrections", ()))]
+        found = [(one.get("before"), one.get("after")) for one in _field_renames(event.get("corrections", ()))]
         for one in event.get("findings", ()):
-            found += [(one["at"].rpartition("/")[2], data["suggestion"]) for data in _renamed([one.get("data", {})])]
-        rules = self._names(marks).rules
-        return [written for written, meant in found if written and meant and rules.secret(meant)]
+            found += [
+                (one["at"].rpartition("/")[2], data["suggestion"]) for data in _field_renames([one.get("data", {})])
+            ]
+        rules = self._name_set(marks).rules
+        return [written for written, meant in found if written and meant and rules.is_secret(meant)]
 
-    def _owned(self, payload: Any) -> Any:
+    def _apply_own_redactor(self, payload: Any) -> Any:
         """What the user's redactor makes of a payload."""
         if self._own is None:
             return payload
         try:
             return self._own(payload)
         except (Exception, SystemExit):  # noqa: BLE001 - it may do anything
-            return FAILED
+            return REDACTION_FAILED
 
-    def _payloads_owned(self, event: dict[str, Any]) -> dict[str, Any]:
-        return {key: self._owned(item) if key in _PAYLOADS else item for key, item in event.items()}
+    def _apply_to_payloads(self, event: dict[str, Any]) -> dict[str, Any]:
+        return {key: self._apply_own_redactor(item) if key in _PAYLOADS else item for key, item in event.items()}
 
 
-class _Walk:
+class _RedactionWalk:
     """A walk through one value, text by text.
 
     Args:
@@ -208,24 +216,34 @@ class _Walk:
     __slots__ = ("_cards", "_custom", "_looks", "_names", "_patterns", "_seen")
 
     def __init__(
-        self, names: _Names, patterns: tuple[Pattern, ...], looks: tuple[Look, ...], seen: Seen, *, custom: bool
+        self,
+        names: _NameSet,
+        patterns: tuple[SecretPattern, ...],
+        looks: tuple[Prefilter, ...],
+        seen: KnownSecrets,
+        *,
+        custom: bool,
     ) -> None:
         self._names, self._patterns, self._looks, self._seen = names, patterns, looks, seen
-        self._custom, self._cards = custom, found_card_digits in looks
+        self._custom, self._cards = custom, has_card_digits in looks
 
-    def members(self, event: dict[str, Any]) -> dict[str, Any]:
+    def walk_members(self, event: dict[str, Any]) -> dict[str, Any]:
         """An object whose own names are harmless."""
-        return {key: self.value(item) for key, item in event.items()}
+        return {key: self.walk_value(item) for key, item in event.items()}
 
-    def value(self, value: Any) -> Any:
+    def walk_value(self, value: Any) -> Any:
         """Any JSON value."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.walk_text(value)
         if isinstance(value, dict):
-            return self._object(cast("dict[str, Any]", value))
+            return self._walk_object(cast("dict[str, Any]", value))
         if isinstance(value, (list, tuple)):
             items = cast("Sequence[Any]", value)
-            return self._pairs(items) if items and all(map(_is_pair, items)) else [self.value(item) for item in items]
+            return (
+                self._walk_pairs(items)
+                if items and all(map(_is_pair, items))
+                else [self.walk_value(item) for item in items]
+            )
         if isinstance(value, bool) or value is None or not (self._cards or self._patterns):
             return value
         digits = str(value)
@@ -233,17 +251,17 @@ class _Walk:
         secret = (self._cards and is_card(digits.removesuffix(".0"))) or any(p.found(digits) for p in self._patterns)
         return HIDDEN if secret else value
 
-    def text(self, text: str) -> str:
+    def walk_text(self, text: str) -> str:
         """A text that is a value."""
-        return self._text(text, self._seen)
+        return self._hide_secrets(text, self._seen)
 
-    def _text(self, text: str, seen: Seen) -> str:
-        plain = hidden = spelled_out(text)
+    def _hide_secrets(self, text: str, seen: KnownSecrets) -> str:
+        plain = hidden = unescape_json(text)
         if plain is not text or self._custom or self._is_suspect(text):
             hidden = hide_in_text(plain, self._names.rules, seen)
         for pattern in self._patterns:
             if pattern.found(hidden):
-                hidden = pattern.hide(hidden)
+                hidden = pattern.hide_matches(hidden)
         return text if hidden == plain else hidden
 
     def _is_suspect(self, text: str) -> bool:
@@ -253,43 +271,43 @@ class _Walk:
                 return True
         return False
 
-    def _name(self, key: str, known: Container[str]) -> str:
+    def _safe_name(self, key: str, known: Container[str]) -> str:
         """A name as it may be written; two secret ones do not become one."""
         harmless = self._names.harmless
         if key in harmless:
             return key
-        name = self._text(key, Seen())
+        name = self._hide_secrets(key, KnownSecrets())
         if name == key and len(harmless) < _REMEMBERED_NAMES:
             harmless.add(key)
         while name != key and name in known:
             name += "+"
         return name
 
-    def _pairs(self, pairs: Sequence[Any]) -> list[Any]:
+    def _walk_pairs(self, pairs: Sequence[Any]) -> list[Any]:
         """Names and values as a list of headers holds them."""
-        return [[*self._object({name: item}).popitem()] for name, item in pairs]
+        return [[*self._walk_object({name: item}).popitem()] for name, item in pairs]
 
-    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _walk_object(self, value: dict[str, Any]) -> dict[str, Any]:
         about, rules = value.get("at"), self._names.rules
-        secret_place = isinstance(about, str) and any(rules.secret(part) for part in about.split("/"))
+        secret_place = isinstance(about, str) and any(rules.is_secret(part) for part in about.split("/"))
         labels = [
             item for key, item in value.items() if key.lower() in _LABELS and isinstance(item, str) and " " not in item
         ]
         result: dict[str, Any] = {}
         for key, item in value.items():
-            name = self._name(key, result)
-            labelled = key.lower() == "value" and any(rules.hides(label, item) for label in labels)
-            if labelled or rules.hides(key, item):
+            name = self._safe_name(key, result)
+            labelled = key.lower() == "value" and any(rules.needs_hiding(label, item) for label in labels)
+            if labelled or rules.needs_hiding(key, item):
                 self._seen.add(item)
                 result[name] = HIDDEN
-            elif secret_place and key in _ABOUT and item:
+            elif secret_place and key in _VALUE_FIELDS and item:
                 result[name] = HIDDEN  # our words around it are no secrets; it is met in the payload, too
             else:
-                result[name] = self.value(item)
+                result[name] = self.walk_value(item)
         return result
 
 
-def _renamed(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _field_renames(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """What tells of a field that came under another name."""
     return [one for one in told if one.get("rule") == "field_name"]
 
@@ -302,29 +320,31 @@ def _is_pair(item: Any) -> bool:
     return len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str)  # noqa: PLR2004 - a pair
 
 
-def _forget(data: bytes, seen: Seen) -> bytes:
+def _hide_known(data: bytes, seen: KnownSecrets) -> bytes:
     """Take out what was seen under a secret name earlier, wherever it stands now."""
-    if not seen.within(data):
+    if not seen.is_within(data):
         return data
-    return _encode(_hide_seen(_decode(data), seen))
+    return _encode(_hide_in_value(_decode(data), seen))
 
 
-def _unlinked(line: bytes, redacted: bytes) -> bytes:
+def _rehash_arguments(line: bytes, redacted: bytes) -> bytes:
     """An event without the hash of arguments that are hidden in it."""
     if line == redacted:
         return line
     before, after = _decode(line), _decode(redacted)
-    asked = next((name for name in _ASKED if before.get(name) != after.get(name)), None)
+    asked = next((name for name in _ARGUMENT_FIELDS if before.get(name) != after.get(name)), None)
     if asked is None or "args_hash" not in after:
         return redacted
-    return _encode({**after, "args_hash": digest(_encode(after[asked]))})
+    return _encode({**after, "args_hash": sha256_hex(_encode(after[asked]))})
 
 
-def _hide_seen(value: Any, seen: Seen) -> Any:
+def _hide_in_value(value: Any, seen: KnownSecrets) -> Any:
     if isinstance(value, str):
-        return seen.hide(value)
+        return seen.hide_values(value)
     if isinstance(value, dict):
-        return {seen.hide(key): _hide_seen(item, seen) for key, item in cast("dict[str, Any]", value).items()}
+        return {
+            seen.hide_values(key): _hide_in_value(item, seen) for key, item in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [_hide_seen(item, seen) for item in cast("Sequence[Any]", value)]
+        return [_hide_in_value(item, seen) for item in cast("Sequence[Any]", value)]
     return value

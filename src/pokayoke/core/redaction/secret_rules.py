@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.core.redaction.card_numbers import hide_cards
-from pokayoke.core.redaction.known_secrets import HIDDEN, Seen
+from pokayoke.core.redaction.known_secrets import HIDDEN, KnownSecrets
 from pokayoke.core.redaction.prefilter import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
-from pokayoke.core.text.rare import rare
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import linear_search
 from pokayoke.errors import PolicyError
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
@@ -33,7 +33,7 @@ _SECRET_NAME: Final = re.compile(
     # `smtpPass`, but neither `pass_rate` nor `boardingPass`; alone it may be a verdict, so that more has to be seen.
     + "|_(?:db|database|user|admin|root|login|e?mail|smtp|imap|s?ftp|ssh|mysql|pg|redis|mongo|proxy)_pass_ |^_pass_ "
 )
-_SMALL: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_TO_LOWERCASE: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Numbers under such a token name count language-model tokens; strings there are still secret.
 _COUNT_NAME: Final = re.compile(
     r"tokens[_-]|_(?:max|min|total|count|limit|num|number|input|output|prompt|completion|used|usage|left"
@@ -42,13 +42,13 @@ _COUNT_NAME: Final = re.compile(
 _REMEMBERED_NAMES: Final = 4_096
 
 
-def flat(name: str) -> str:
+def fold_field_name(name: str) -> str:
     """Return a configured field name without what may differ: case, `-`, `_`, `.`, spaces, its path."""
     last = re.split(r"[./]", name.strip("./ "))[-1]
     return re.sub(r"[-_\s]", "", last).lower()
 
 
-# What `flat` leaves out of a name, as it stands in JSON text.
+# What `fold_field_name` leaves out of a name, as it stands in JSON text.
 _CUSTOM_GAP: Final = rf"(?:[-_\s\x85]|{SPELLED_GAP})*"
 
 
@@ -60,7 +60,7 @@ class NameRules:
     """Decides by name; remembers what it decided.
 
     Args:
-        custom: names from the configuration and from contract marks, as `flat` returns them.
+        custom: names from the configuration and from contract marks, as `fold_field_name` returns them.
     """
 
     __slots__ = ("_kinds", "custom")
@@ -69,14 +69,14 @@ class NameRules:
         self.custom = custom - {""}
         self._kinds: dict[str, str] = {}
 
-    def prefilter(self) -> str | None:
+    def custom_prefilter(self) -> str | None:
         """Return a pattern without which none of the custom names can occur, or None without names."""
         if not self.custom:
             return None
         spelled = (_CUSTOM_GAP.join(_in_json(char) for char in name) for name in sorted(self.custom))
         return "(?i)" + "|".join(spelled)
 
-    def kind(self, name: str) -> str:
+    def kind_of(self, name: str) -> str:
         """Return what a name makes of its value.
 
         It is `""` (harmless), `"secret"`, `"count"` (only numbers are harmless), `"custom"`, or `"verdict"`: numbers
@@ -84,16 +84,16 @@ class NameRules:
         """
         kind = self._kinds.get(name)
         if kind is None:
-            kind = self._decided(name)
+            kind = self._decide_kind(name)
             if len(self._kinds) < _REMEMBERED_NAMES:
                 self._kinds[name] = kind
         return kind
 
-    def _decided(self, name: str) -> str:
-        if self.custom and flat(name) in self.custom:
+    def _decide_kind(self, name: str) -> str:
+        if self.custom and fold_field_name(name) in self.custom:
             return "custom"
         words = [word.lower() for word in _WORD.findall(name[:200])]
-        written = re.sub(r"[\W_]+", "-", name[:200].translate(_SMALL))
+        written = re.sub(r"[\W_]+", "-", name[:200].translate(_TO_LOWERCASE))
         joined = f"_{'_'.join(words)}_ -{written}-"
         found = _SECRET_NAME.search(joined)
         if found is None:
@@ -103,16 +103,16 @@ class NameRules:
         counts = found[0].startswith("token") and _COUNT_NAME.search(joined) is not None
         return "count" if counts else "secret"
 
-    def secret(self, name: str) -> bool:
+    def is_secret(self, name: str) -> bool:
         """True if text under this name is secret."""
-        return bool(self.kind(name))
+        return bool(self.kind_of(name))
 
-    def hides(self, name: str, value: Any) -> bool:
+    def needs_hiding(self, name: str, value: Any) -> bool:
         """True if this value, under this name, must not be written.
 
         Truth values, null and empty values tell nothing under a built-in name and stay readable.
         """
-        kind = self.kind(name)
+        kind = self.kind_of(name)
         if kind == "custom":
             return value is not None
         if not kind or value is None or isinstance(value, bool) or value in ("", [], {}):
@@ -124,7 +124,7 @@ _PLAIN_CLASS: Final = r"\[(?:[A-Z]-[A-Z]|[a-z]-[a-z]|[0-9]-[0-9]|[A-Za-z0-9_.+@#
 _PLAIN: Final = re.compile(rf"(?:{_PLAIN_CLASS}|\\[bdw.\-+/()\[\]{{}}$^|?*]|[A-Za-z0-9_@#%:;<>=!/'~&,+*?|(){{}}-])+")
 
 
-class Pattern:
+class SecretPattern:
     """One configured pattern, in the ECMA-262 dialect of JSON Schema.
 
     Args:
@@ -142,7 +142,7 @@ class Pattern:
 
     def __init__(self, source: str) -> None:
         try:
-            self.found = matcher(source)
+            self.found = linear_search(source)
         except ValueError as error:
             reason = str(error).splitlines()[0]
             raise PolicyError(
@@ -155,7 +155,7 @@ class Pattern:
         # in the JSON text as they stand in the string, and never reach beyond one word.
         self.prefilter = source.replace(r"\b", "") if _PLAIN.fullmatch(source) else None
 
-    def hide(self, text: str) -> str:
+    def hide_matches(self, text: str) -> str:
         """Hide each word that holds a match; the whole text where a match may span several words.
 
         Hiding whole words needs no match positions, so it stays on the linear engine.
@@ -167,7 +167,7 @@ class Pattern:
 
 
 # A character as JSON may write it, pairs of halves as one; none that ends a string or a line while it is spelled.
-_SPELLED: Final = re.compile(
+_JSON_ESCAPE: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|\\u(?!00[01]|0022|005[cC]|[dD][89a-fA-F])[0-9a-fA-F]{4}"
 )
@@ -193,7 +193,7 @@ _SHAPES: Final = re.compile(
 _BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=-]{6,}")
 # An unescaped password may hold the sign that ends it: then the last one before a path or a query counts.
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
-_NAMED: Final = re.compile(
+_ASSIGNMENT: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)[^\S\r\n])?[\w.-]+)"
     r"\\{0,6}[\"'`]?\]?(?:\*\*)?[ \t]{0,40}+\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?[ \t]{0,40}+\s{0,4}"
     r"(?:[BRUFbruf]{1,2}(?=[\"']))?"  # of a literal of Python
@@ -201,9 +201,9 @@ _NAMED: Final = re.compile(
     r"--(?!no-)([a-z][\w-]*)[ \t]{1,4}(?![\s-])",  # --password value
     re.IGNORECASE,
 )
-_SAYS_MEMBER: Final = frozenset("=\"'")
+_MEMBER_SIGNS: Final = frozenset("=\"'")
 _SIGN: Final = re.compile(r"[=:：]|->|--")
-"""What stands in every text that `_NAMED` finds something in."""
+"""What stands in every text that `_ASSIGNMENT` finds something in."""
 # What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
 _VALUE: Final = re.compile(
     r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*"  # a block of YAML
@@ -226,58 +226,60 @@ _PAIR: Final = re.compile(
     r"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')(?=\s{0,4}[)\]])"
 )
 # A setting or a field of a form as XML writes it: its name in one attribute, its value in another.
-_LABELLED: Final = re.compile(
+_XML_SETTING: Final = re.compile(
     r"(\s(?:name|key)\s{0,4}=\s{0,4}\\?([\"'])([\w.:-]{1,80}+)\\?\2[^<>]{0,200}?\svalue\s{0,4}=\s{0,4}\\?)(\"[^\"\\]*|'[^'\\]*)"
 )
 _QUOTES: Final = "\"'`\\"
 
 
-def spelled_out(text: str) -> str:
+def unescape_json(text: str) -> str:
     r"""Return a text with the characters that JSON escapes stand for: `pass\u0077ord` spells a name, too."""
-    return _SPELLED.sub(lambda hit: msgspec.json.decode(f'"{hit[0]}"'), text) if "\\u" in text else text
+    return _JSON_ESCAPE.sub(lambda hit: msgspec.json.decode(f'"{hit[0]}"'), text) if "\\u" in text else text
 
 
-def hide_in_text(text: str, rules: NameRules, seen: Seen) -> str:
+def hide_in_text(text: str, rules: NameRules, seen: KnownSecrets) -> str:
     """Return a text without what the built-in rules know: assignments, keys, tokens, cards.
 
     Args:
-        text: any text: prose, a log line, damaged JSON; as `spelled_out` returns it.
+        text: any text: prose, a log line, damaged JSON; as `unescape_json` returns it.
         rules: the names that make an assigned value secret.
         seen: where hidden values are remembered.
     """
     text = _PEM.sub(HIDDEN, text)
     text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
-    text = _without_arguments(text, rules, seen)
+    text = _hide_arguments(text, rules, seen)
     text = _PAIR.sub(
-        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}{m[4][0]}" if _tells(rules.kind(m[3]), m[4][1:-1]) else m[0], text
+        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}{m[4][0]}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:-1]) else m[0], text
     )
-    text = _LABELLED.sub(lambda m: f"{m[1]}{m[4][0]}{HIDDEN}" if _tells(rules.kind(m[3]), m[4][1:]) else m[0], text)
-    text = _unassigned(text, rules, seen)
-    text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _tells(rules.kind(m[2]), m[3].strip()) else m[0], text)
+    text = _XML_SETTING.sub(
+        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:]) else m[0], text
+    )
+    text = _hide_assignments(text, rules, seen)
+    text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _needs_hiding(rules.kind_of(m[2]), m[3].strip()) else m[0], text)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
     text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     text = _SHAPES.sub(HIDDEN, text)
     return hide_cards(text, HIDDEN)
 
 
-def _tells(kind: str, text: str) -> bool:
+def _needs_hiding(kind: str, text: str) -> bool:
     """True if a text that stands under a name of this kind must not be written."""
     number = kind in ("count", "verdict") and re.fullmatch(r"-?[0-9.]+", text) is not None
     return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
 
 
-def _without_arguments(text: str, rules: NameRules, seen: Seen) -> str:
+def _hide_arguments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
     """Hide the value of an argument in tags: up to its end tag, or to the end of a text that was cut."""
     parts: list[str] = []
     done = 0
     for match in _ARGUMENT.finditer(text):
-        kind = "" if match.start() < done else rules.kind((match[1] or match[2]).strip())
+        kind = "" if match.start() < done else rules.kind_of((match[1] or match[2]).strip())
         if not kind:
             continue
-        end = rare(_ARGUMENT_END).search(text, match.end())
+        end = compile_pattern(_ARGUMENT_END).search(text, match.end())
         until = len(text) if end is None else end.start()
         value = text[match.end() : until].strip()
-        if _tells(kind, value):
+        if _needs_hiding(kind, value):
             seen.add(value)
             parts += text[done : match.end()], HIDDEN
             done = until
@@ -286,26 +288,28 @@ def _without_arguments(text: str, rules: NameRules, seen: Seen) -> str:
 
 def _kind_before(rules: NameRules, text: str, name: str, start: int) -> str:
     """What a configured name of several words makes of what follows its last one."""
-    before = rare(_WORDS_BEFORE).search(text[max(start - _FAR, 0) : start]) if rules.custom else None
+    before = (
+        compile_pattern(_WORDS_BEFORE).search(text[max(start - _MAX_LOOKBEHIND, 0) : start]) if rules.custom else None
+    )
     words = before[0].split() if before else []
     several = ("".join(words[first:]) + name for first in range(len(words)))
-    return "custom" if any(flat(words) in rules.custom for words in several) else ""
+    return "custom" if any(fold_field_name(words) in rules.custom for words in several) else ""
 
 
 _WORDS_BEFORE: Final = r"(?:[\w.-]{1,40}+\s{1,4}){1,4}\Z"
-_FAR: Final = 160
+_MAX_LOOKBEHIND: Final = 160
 
 
-def _place(text: str, named: re.Match[str]) -> tuple[int, int]:
+def _find_value(text: str, named: re.Match[str]) -> tuple[int, int]:
     """Where the value of a name stands: what follows its sign, or in YAML all lines below that belong to it."""
     at = named.end()
-    gap = rare(_TO_LINES_BELOW).match(text, named.start() + len(named[0].rstrip()))
+    gap = compile_pattern(_TO_LINES_BELOW).match(text, named.start() + len(named[0].rstrip()))
     lead = text[text.rfind("\n", 0, named.start()) + 1 : named.start()] if gap else ""
     if gap and not lead.strip("- \t\"'"):
         depth = len(gap[1]) + text.startswith("- ", gap.end())
         if depth > len(lead) - len(lead.lstrip(" \t")):
             at = gap.end()
-            block = None if text.startswith(_OPENERS, at) else rare(_LINES).match(text, gap.start(1))
+            block = None if text.startswith(_OPENERS, at) else compile_pattern(_LINES).match(text, gap.start(1))
             if block:
                 return at, block.end()
     value = _VALUE.match(text, at)
@@ -318,27 +322,27 @@ _LINES: Final = r"([ \t]*+)(?=(- )?)[^\n]*+(?:\n\1(?(2)[ \t-])[^\n]*+|\n[ \t]*+(
 _OPENERS: Final = ("[", "{", '"', "'", "`")
 
 
-def _unassigned(text: str, rules: NameRules, seen: Seen) -> str:
+def _hide_assignments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
     """Hide what stands after a secret name and a sign of assignment."""
     if _SIGN.search(text) is None:
         return text
     parts: list[str] = []
     done = 0
-    for match in _NAMED.finditer(text):
+    for match in _ASSIGNMENT.finditer(text):
         if match.start() < done:  # inside a value that is hidden as a whole
             continue
         name = match[1] or match[2]
-        kind = rules.kind(name)
+        kind = rules.kind_of(name)
         if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may be that of an escape
-            kind = rules.kind(name[1:])
-        if kind == "verdict" and not _SAYS_MEMBER.intersection(match[0]):
+            kind = rules.kind_of(name[1:])
+        if kind == "verdict" and not _MEMBER_SIGNS.intersection(match[0]):
             continue
         kind = kind or _kind_before(rules, text, name, match.start())
-        start, end = _place(text, match) if kind else (0, 0)
+        start, end = _find_value(text, match) if kind else (0, 0)
         value = text[start:end]
         bare = value.strip(_QUOTES)
         # What is the name of a secret itself is followed by its own, as where the first one is empty.
-        if not _tells(kind, bare) or (value.find(":") == len(value) - 1 and rules.kind(bare[:-1])):
+        if not _needs_hiding(kind, bare) or (value.find(":") == len(value) - 1 and rules.kind_of(bare[:-1])):
             continue
         seen.add(bare)
         quote = value[: len(value) - len(value.lstrip(_QUOTES))]

@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 _DEEPEST = 64
 
 
-def admits_text(schema: Schema) -> bool:
+def may_accept_text(schema: Schema) -> bool:
     """Return whether a schema accepts at least some string.
 
     What cannot be decided here (`not`, a dynamic reference, deep nesting) counts as yes: then a text
     is held to the schema as it is, which is the stricter reading.
     """
-    return _admits(schema.raw, schema, {}, _DEEPEST)
+    return _may_be_text(schema.raw, schema, {}, _DEEPEST)
 
 
-def _admits(node: Any, schema: Schema, known: dict[int, bool], depth: int) -> bool:
+def _may_be_text(node: Any, schema: Schema, known: dict[int, bool], depth: int) -> bool:
     """Answer for one subschema; `known` holds the answers so far, since many references may share a target."""
     if not is_object(node) or depth == 0:
         return node is not False
     answer = known.get(id(node))
     if answer is None:
-        answer = known[id(node)] = _leaves_room(node, schema, known, depth - 1)
+        answer = known[id(node)] = _can_hold_text(node, schema, known, depth - 1)
     return answer
 
 
-def _leaves_room(node: dict[str, Any], schema: Schema, known: dict[int, bool], depth: int) -> bool:
+def _can_hold_text(node: dict[str, Any], schema: Schema, known: dict[int, bool], depth: int) -> bool:
     kinds = node.get("type")
     if kinds is not None:
         return "string" in ([kinds] if isinstance(kinds, str) else kinds)
@@ -40,8 +40,8 @@ def _leaves_room(node: dict[str, Any], schema: Schema, known: dict[int, bool], d
     if "enum" in node:
         return any(isinstance(one, str) for one in node["enum"])
     for word in ("anyOf", "oneOf"):
-        if word in node and not any(_admits(one, schema, known, depth) for one in node[word]):
+        if word in node and not any(_may_be_text(one, schema, known, depth) for one in node[word]):
             return False
-    if not all(_admits(one, schema, known, depth) for one in node.get("allOf", ())):
+    if not all(_may_be_text(one, schema, known, depth) for one in node.get("allOf", ())):
         return False
-    return "$ref" not in node or _admits(schema.target(node), schema, known, depth)
+    return "$ref" not in node or _may_be_text(schema.resolve_ref(node), schema, known, depth)

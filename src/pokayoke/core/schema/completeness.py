@@ -29,7 +29,7 @@ _APPLICATORS = (
 
 def is_sealed(value: Any, schema_map: SchemaMap) -> bool:
     """Return whether the schema provably admits no continuation of a value."""
-    return _Prover(schema_map).sealed(schema_map.root, value)
+    return _Prover(schema_map).has_no_continuation(schema_map.root, value)
 
 
 class _Prover:
@@ -39,7 +39,7 @@ class _Prover:
         self.map = schema_map
         self.steps = _MAX_STEPS
 
-    def sealed(self, schema: Any, value: Any) -> bool:
+    def has_no_continuation(self, schema: Any, value: Any) -> bool:
         """Return whether `schema` admits no strict continuation of `value`."""
         if schema is False or not (is_object(value) or is_array(value)):
             return True
@@ -47,24 +47,28 @@ class _Prover:
         if not is_object(schema) or self.steps < 0:
             return False
         node = schema
-        if id(node) in self.map.targets and "$ref" in node and self.sealed(self.map.targets[id(node)], value):
+        if (
+            id(node) in self.map.targets
+            and "$ref" in node
+            and self.has_no_continuation(self.map.targets[id(node)], value)
+        ):
             return True
         if id(node) in self.map.alone:
             return False
-        if any(self.sealed(branch, value) for branch in node.get("allOf", ())):
+        if any(self.has_no_continuation(branch, value) for branch in node.get("allOf", ())):
             return True
         for keyword in ("anyOf", "oneOf"):
             if keyword in node and all(
-                self.never(branch, value) or self.sealed(branch, value) for branch in node[keyword]
+                self.is_ruled_out(branch, value) or self.has_no_continuation(branch, value) for branch in node[keyword]
             ):
                 return True
-        return self._array(node, value) if is_array(value) else self._object(node, value)
+        return self._is_sealed_array(node, value) if is_array(value) else self._is_sealed_object(node, value)
 
-    def never(self, branch: Any, value: Any) -> bool:
+    def is_ruled_out(self, branch: Any, value: Any) -> bool:
         """Return whether a branch is out of question; unions of draft 4, which has no `const`, never are."""
-        return self.map.draft != "draft4" and _never(branch, value)
+        return self.map.draft != "draft4" and _is_ruled_out(branch, value)
 
-    def _object(self, node: dict[str, Any], value: Any) -> bool:
+    def _is_sealed_object(self, node: dict[str, Any], value: Any) -> bool:
         """Closed, every declared property present, and the last one sealed too."""
         properties: dict[str, Any] = node.get("properties", {})
         closed = node.get("additionalProperties") is False or (
@@ -74,35 +78,37 @@ class _Prover:
             and not any(keyword in node for keyword in _APPLICATORS)
         )
         full = closed and "patternProperties" not in node and all(name in value for name in properties)
-        if not full and not _reached(node.get("maxProperties"), len(value)):
+        if not full and not _is_limit_reached(node.get("maxProperties"), len(value)):
             return False
         if not value:
             return True
         last = next(reversed(value))
         if last in properties:
-            return self.sealed(properties[last], value[last])
+            return self.has_no_continuation(properties[last], value[last])
         return not isinstance(value[last], dict | list)
 
-    def _array(self, node: dict[str, Any], value: list[Any]) -> bool:
+    def _is_sealed_array(self, node: dict[str, Any], value: list[Any]) -> bool:
         """No further item admitted, and the last one sealed too."""
         items = node.get("items")
         prefix: list[Any] = node.get("prefixItems", []) if self.map.draft == "2020-12" else []
         rest: Any = items
         if is_array(items):  # up to 2019-09
             prefix, rest = items, node.get("additionalItems")
-        if not _reached(node.get("maxItems"), len(value)) and not (rest is False and len(value) >= len(prefix)):
+        if not _is_limit_reached(node.get("maxItems"), len(value)) and not (
+            rest is False and len(value) >= len(prefix)
+        ):
             return False
         if not value:
             return True
         last = len(value) - 1
-        return self.sealed(prefix[last] if last < len(prefix) else rest, value[last])
+        return self.has_no_continuation(prefix[last] if last < len(prefix) else rest, value[last])
 
 
-def _reached(limit: Any, count: int) -> bool:
+def _is_limit_reached(limit: Any, count: int) -> bool:
     return isinstance(limit, int | float) and count >= limit
 
 
-def _never(branch: Any, value: Any) -> bool:
+def _is_ruled_out(branch: Any, value: Any) -> bool:
     """Return whether a branch rules out the value and all its continuations: type, or a fixed member."""
     if not is_object(branch):
         return branch is False
@@ -117,12 +123,12 @@ def _never(branch: Any, value: Any) -> bool:
     if not is_object(value):
         return False
     return any(
-        isinstance(value.get(name), str) and _rules_out(wanted, value[name])
+        isinstance(value.get(name), str) and _is_unlisted_text(wanted, value[name])
         for name, wanted in node.get("properties", {}).items()
     )
 
 
-def _rules_out(schema: Any, text: str) -> bool:
+def _is_unlisted_text(schema: Any, text: str) -> bool:
     """Return whether a schema lists its values and this text is none of them."""
     if not is_object(schema) or "$ref" in schema:
         return False

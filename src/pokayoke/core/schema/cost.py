@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.schema_patterns import weight
+from pokayoke.core.schema.schema_patterns import pattern_weight
 
 LIGHT_PATTERN = 500
 """Weight up to which a pattern may be asked about any text the intake lets through."""
@@ -32,23 +32,23 @@ WIDE_WORK = 1_000_000
 _WIDE = 1 << 63
 
 
-def comparisons(node: Any) -> int:
+def enum_cost(node: Any) -> int:
     """Return how costly an `enum` is, in paths: the validator compares one value with all its lists and objects.
 
     Texts and whole numbers are looked up and cost nothing; a fraction is compared digit by digit, and
     so is an integer beyond 64 bits.
     """
     listed = node.get("enum")
-    return sum(map(_comparison, listed)) if is_array(listed) else 0
+    return sum(map(_entry_cost, listed)) if is_array(listed) else 0
 
 
-def _comparison(entry: Any) -> int:
+def _entry_cost(entry: Any) -> int:
     if isinstance(entry, float) or _is_wide(entry):
         return FRACTION
     if is_object(entry):
-        return max((_comparison(item) for item in entry.values()), default=1) or 1
+        return max((_entry_cost(item) for item in entry.values()), default=1) or 1
     if is_array(entry):
-        return max(map(_comparison, entry), default=1) or 1
+        return max(map(_entry_cost, entry), default=1) or 1
     return 0
 
 
@@ -66,7 +66,7 @@ class Limit(msgspec.Struct, frozen=True):
     wanted: str
 
 
-def limits_of(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[Limit, ...]:
+def value_limits(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[Limit, ...]:
     """Return the limits of values a schema may be asked about; () for the usual schema.
 
     Of its patterns the heaviest counts; many light ones count together as if every fourth met the same text.
@@ -77,36 +77,44 @@ def limits_of(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[Lim
         paths: on how many paths one place of a value is evaluated at most.
         unique: the items of some list must all differ.
     """
-    weights = [weight(pattern) for pattern in patterns]
+    weights = [pattern_weight(pattern) for pattern in patterns]
     worst = max(max(weights, default=1), sum(weights) // 4)
     found: list[Limit] = []
     if worst > LIGHT_PATTERN:
         most = PATTERN_WORK // worst
-        found.append(Limit(longest, most, f"texts of at most {most} characters (a pattern of the schema is costly)"))
+        found.append(
+            Limit(max_text_length, most, f"texts of at most {most} characters (a pattern of the schema is costly)")
+        )
     if paths > LIGHT_PLACE:
         most = PLACE_WORK // paths
-        found.append(Limit(count, most, f"at most {most} values in all (the schema has many alternatives for each)"))
+        found.append(
+            Limit(count_values, most, f"at most {most} values in all (the schema has many alternatives for each)")
+        )
     if unique:
         most = isqrt(WIDE_WORK // paths)
-        found.append(Limit(wide, most, f"at most {most} integers beyond 64 bits (items of a list must all differ)"))
+        found.append(
+            Limit(
+                count_wide_integers, most, f"at most {most} integers beyond 64 bits (items of a list must all differ)"
+            )
+        )
     return tuple(found)
 
 
-def guarded(is_valid: Callable[[Any], bool], limits: tuple[Limit, ...]) -> Callable[[Any], bool]:
+def limit_validator(is_valid: Callable[[Any], bool], limits: tuple[Limit, ...]) -> Callable[[Any], bool]:
     """Return a validation that refuses a value beyond these limits before the schema sees it."""
 
     def is_small_and_valid(value: Any) -> bool:
-        return exceeded(value, limits) is None and is_valid(value)
+        return find_exceeded_limit(value, limits) is None and is_valid(value)
 
     return is_small_and_valid if limits else is_valid
 
 
-def exceeded(value: Any, limits: tuple[Limit, ...]) -> Limit | None:
+def find_exceeded_limit(value: Any, limits: tuple[Limit, ...]) -> Limit | None:
     """Return the first limit that a value is beyond."""
     return next((limit for limit in limits if limit.measure(value) > limit.most), None)
 
 
-def longest(value: Any) -> int:
+def max_text_length(value: Any) -> int:
     """Return the length of the longest text or property name in a value."""
     most = 0
     stack = [value]
@@ -122,7 +130,7 @@ def longest(value: Any) -> int:
     return most
 
 
-def count(value: Any) -> int:
+def count_values(value: Any) -> int:
     """Return how many values a value consists of, itself included."""
     seen = 0
     stack = [value]
@@ -136,7 +144,7 @@ def count(value: Any) -> int:
     return seen
 
 
-def wide(value: Any) -> int:
+def count_wide_integers(value: Any) -> int:
     """Return how many integers beyond 64 bits a value holds."""
     found = 0
     stack: list[Any] = [[value]]

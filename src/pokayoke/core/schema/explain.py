@@ -16,16 +16,16 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.index import Field, Known, Part, SchemaMap
+from pokayoke.core.schema.index import ExplanationCache, Field, Part, SchemaMap
 from pokayoke.core.schema.problems import (
     BOUNDS,
     MAX_PROBLEMS,
-    Problem,
-    escape,
-    nothing_beside,
-    problem_of,
-    short,
-    wording,
+    SchemaProblem,
+    build_problem,
+    describe_allowed_properties,
+    describe_assertion,
+    pointer_step,
+    short_json,
 )
 
 _MAX_STEPS = 50_000
@@ -46,7 +46,9 @@ class Effort:
         self.steps = 0
 
 
-def describe(value: Any, schema_map: SchemaMap, known: Known, effort: Effort | None = None) -> tuple[Problem, ...]:
+def explain_problems(
+    value: Any, schema_map: SchemaMap, known: ExplanationCache, effort: Effort | None = None
+) -> tuple[SchemaProblem, ...]:
     """Return what is wrong with a value that the validator refused; at least one problem.
 
     Args:
@@ -57,32 +59,34 @@ def describe(value: Any, schema_map: SchemaMap, known: Known, effort: Effort | N
     """
     explainer = Explainer(schema_map, known)
     try:
-        found = explainer.explain(schema_map.root, value, "", 0)
+        found = explainer.explain_value(schema_map.root, value, "", 0)
     except RecursionError:  # the caller's stack may be nearly full already
         found = []
     if effort is not None:
         effort.steps += _MAX_STEPS - explainer.steps
     # Nothing is found where it is too deep, or where a keyword this module does not follow stands at the top.
-    return tuple(found) or (_unexplained("", value, schema_map.root),)
+    return tuple(found) or (_unexplained_problem("", value, schema_map.root),)
 
 
-def _unexplained(at: str, value: Any, node: Any) -> Problem:
-    return problem_of(at, "schema", "a value the schema allows", value, {}, node)
+def _unexplained_problem(at: str, value: Any, node: Any) -> SchemaProblem:
+    return build_problem(at, "schema", "a value the schema allows", value, {}, node)
 
 
 class Explainer:
     """One explanation. Every pair of subschema and place is explained once."""
 
-    def __init__(self, schema_map: SchemaMap, known: Known) -> None:
+    def __init__(self, schema_map: SchemaMap, known: ExplanationCache) -> None:
         """Take the schema, and what is known of it so far."""
         self.map, self.known = schema_map, known
         self.steps = _MAX_STEPS
-        self.memo: dict[tuple[int, str], list[Problem]] = {}
+        self.memo: dict[tuple[int, str], list[SchemaProblem]] = {}
 
-    def explain(self, schema: Any, value: Any, at: str, level: int, *, asked: bool = False) -> list[Problem]:
+    def explain_value(
+        self, schema: Any, value: Any, at: str, level: int, *, asked: bool = False
+    ) -> list[SchemaProblem]:
         """Return the problems of a value (`asked`: known not to fit) with a subschema; empty if there are none."""
         if not is_object(schema):
-            return [problem_of(at, "false", "nothing here", value, {}, False)] if schema is False else []
+            return [build_problem(at, "false", "nothing here", value, {}, False)] if schema is False else []
         node, ident = schema, id(schema)
         key = (ident, at)
         found = self.memo.get(key)
@@ -91,39 +95,39 @@ class Explainer:
         self.steps -= 1
         if self.steps < 0 or level > _MAX_LEVELS:
             return []
-        if not asked and 0 < level <= _MAX_ASKED and self.known.question(node)(value):
+        if not asked and 0 < level <= _MAX_ASKED and self.known.validator_for(node)(value):
             return []
         found = self.memo[key] = []
-        for keyword, argument, rule, fits in self.known.parts.get(ident) or self.taken_apart(node):
+        for keyword, argument, rule, fits in self.known.parts.get(ident) or self.list_parts(node):
             if rule is None:
                 if fits(value):
                     continue
-                found.append(problem_of(at, keyword, argument[0], value, argument[1], node))
+                found.append(build_problem(at, keyword, argument[0], value, argument[1], node))
             else:
-                place = _Place(node, keyword, argument, value, at, level + 1)
+                place = _KeywordCheck(node, keyword, argument, value, at, level + 1)
                 found.extend(islice(rule(self, place), MAX_PROBLEMS - len(found)))
             if len(found) >= MAX_PROBLEMS:
                 break
-        if not found and 0 < level <= _MAX_ASKED and self.known.refuses(node, value):
+        if not found and 0 < level <= _MAX_ASKED and self.known.is_refused(node, value):
             # By a keyword that this module does not follow.
-            found.append(_unexplained(at, value, node))
+            found.append(_unexplained_problem(at, value, node))
         return found
 
-    def taken_apart(self, node: dict[str, Any]) -> list[Part]:
+    def list_parts(self, node: dict[str, Any]) -> list[Part]:
         """Return what a subschema asks for, as it is explained; see `Part`."""
         parts: list[Part] = []
         target = self.map.targets.get(id(node))
         if target is not None:
-            parts.append(("$ref", target, _reference, None))
+            parts.append(("$ref", target, _explain_ref, None))
         for keyword, argument in node.items() if target is None or id(node) not in self.map.alone else ():
             since, until, rule = _RULES.get(keyword, _NO_RULE)
             if not since <= self.known.version <= until:
                 continue
             if rule is None:
-                fits = self.known.lone(node, keyword, argument)
-                parts.append((keyword, wording(keyword, argument, node), None, fits))
-            elif rule is _properties:
-                fields = [Field(name, schema, escape(name)) for name, schema in argument.items()]
+                fits = self.known.keyword_validator(node, keyword, argument)
+                parts.append((keyword, describe_assertion(keyword, argument, node), None, fits))
+            elif rule is _explain_properties:
+                fields = [Field(name, schema, pointer_step(name)) for name, schema in argument.items()]
                 parts.append((keyword, fields, rule, None))
             else:
                 parts.append((keyword, argument, rule, None))
@@ -131,7 +135,7 @@ class Explainer:
         return parts
 
 
-class _Place(msgspec.Struct, frozen=True, gc=False):
+class _KeywordCheck(msgspec.Struct, frozen=True, gc=False):
     """A keyword of a subschema, held against a value."""
 
     node: dict[str, Any]
@@ -141,39 +145,39 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
     at: str
     level: int
 
-    def problem(self, expected: str, got: Any = None, **data: Any) -> Problem:
+    def problem_here(self, expected: str, got: Any = None, **data: Any) -> SchemaProblem:
         value = self.value if got is None else got
-        return problem_of(self.at, self.keyword, expected, value, data, self.node)
+        return build_problem(self.at, self.keyword, expected, value, data, self.node)
 
 
-Found = Iterable[Problem]
-Rule = Callable[[Explainer, _Place], Found]
+Problems = Iterable[SchemaProblem]
+KeywordRule = Callable[[Explainer, _KeywordCheck], Problems]
 
 
-def _reference(run: Explainer, place: _Place) -> Found:
-    return run.explain(place.argument, place.value, place.at, place.level)
+def _explain_ref(run: Explainer, place: _KeywordCheck) -> Problems:
+    return run.explain_value(place.argument, place.value, place.at, place.level)
 
 
-def _required(_run: Explainer, place: _Place) -> Found:
+def _explain_required(_run: Explainer, place: _KeywordCheck) -> Problems:
     if not is_object(place.value):
         return ()
     value = place.value
     absent = [name for name in place.argument if name not in value]
-    return [_missing(place, name) for name in absent[:MAX_PROBLEMS]]
+    return [_missing_problem(place, name) for name in absent[:MAX_PROBLEMS]]
 
 
-def _missing(place: _Place, name: str) -> Problem:
-    return problem_of(
+def _missing_problem(place: _KeywordCheck, name: str) -> SchemaProblem:
+    return build_problem(
         place.at,
         "required",
-        f"the property {short(name)}",
+        f"the property {short_json(name)}",
         list(place.value),
         {"missing": name, "allowed": list(place.node.get("properties", {}))},
         place.node,
     )
 
 
-def _properties(run: Explainer, place: _Place) -> Found:
+def _explain_properties(run: Explainer, place: _KeywordCheck) -> Problems:
     if is_object(place.value):
         value, level = place.value, place.level
         for field in place.argument:
@@ -182,64 +186,68 @@ def _properties(run: Explainer, place: _Place) -> Found:
                 item = value[name]
                 fits = field.fits
                 if fits is None:
-                    fits = field.fits = run.known.question(field.schema)
+                    fits = field.fits = run.known.validator_for(field.schema)
                 if level > _MAX_ASKED or not fits(item):
-                    yield from run.explain(field.schema, item, place.at + field.step, level, asked=True)
+                    yield from run.explain_value(field.schema, item, place.at + field.step, level, asked=True)
 
 
-def _pattern_properties(run: Explainer, place: _Place) -> Found:
+def _explain_pattern_properties(run: Explainer, place: _KeywordCheck) -> Problems:
     if is_object(place.value):
         for pattern, schema in place.argument.items():
             for name, item in place.value.items():
-                if run.known.speaks(place.node, pattern, name):
-                    yield from run.explain(schema, item, place.at + escape(name), place.level)
+                if run.known.is_pattern_match(place.node, pattern, name):
+                    yield from run.explain_value(schema, item, place.at + pointer_step(name), place.level)
 
 
-def _extra_names(run: Explainer, place: _Place) -> list[str]:
+def _extra_names(run: Explainer, place: _KeywordCheck) -> list[str]:
     """Return the names that neither properties nor patternProperties beside this keyword speak of."""
     named: dict[str, Any] = place.node.get("properties", {})
     patterns: dict[str, Any] = place.node.get("patternProperties", {})
     extra = [name for name in place.value if name not in named]
     if not patterns:
         return extra
-    return [name for name in extra if not any(run.known.speaks(place.node, pattern, name) for pattern in patterns)]
+    return [
+        name for name in extra if not any(run.known.is_pattern_match(place.node, pattern, name) for pattern in patterns)
+    ]
 
 
-def _additional_properties(run: Explainer, place: _Place) -> Found:
+def _explain_additional_properties(run: Explainer, place: _KeywordCheck) -> Problems:
     if is_object(place.value) and place.argument is not True:
-        return _leftover_names(run, place, _extra_names(run, place))
+        return _explain_leftover_names(run, place, _extra_names(run, place))
     return ()
 
 
-def _leftover_names(run: Explainer, place: _Place, names: list[str]) -> Found:
+def _explain_leftover_names(run: Explainer, place: _KeywordCheck, names: list[str]) -> Problems:
     """Hold the schema of the remaining properties against them."""
     if place.argument is not False:
-        return _leftover_values(run, place, names)
+        return _explain_leftover_values(run, place, names)
     if not names:
         return ()
     allowed = tuple(place.node.get("properties", {}))
-    return (place.problem(nothing_beside(allowed), names, unexpected=names, allowed=list(allowed)),)
+    return (place.problem_here(describe_allowed_properties(allowed), names, unexpected=names, allowed=list(allowed)),)
 
 
-def _leftover_values(run: Explainer, place: _Place, names: list[str]) -> Found:
+def _explain_leftover_values(run: Explainer, place: _KeywordCheck, names: list[str]) -> Problems:
     for name in names:
-        yield from run.explain(place.argument, place.value[name], place.at + escape(name), place.level)
+        yield from run.explain_value(place.argument, place.value[name], place.at + pointer_step(name), place.level)
 
 
-def _unevaluated_properties(run: Explainer, place: _Place) -> Found:
+def _explain_unevaluated_properties(run: Explainer, place: _KeywordCheck) -> Problems:
     if is_object(place.value) and place.argument is not True:
-        seen = _seen(run, place.node, place.value, place.at, place.level, top=True)
-        return _leftover_names(run, place, [name for name in place.value if name not in seen])
+        seen = _evaluated_names(run, place.node, place.value, place.at, place.level, top=True)
+        return _explain_leftover_names(run, place, [name for name in place.value if name not in seen])
     return ()
 
 
-def _seen(run: Explainer, schema: Any, value: dict[str, Any], at: str, level: int, *, top: bool = False) -> set[str]:
+def _evaluated_names(
+    run: Explainer, schema: Any, value: dict[str, Any], at: str, level: int, *, top: bool = False
+) -> set[str]:
     """Return the property names that a subschema and what it applies in place have evaluated."""
     if not is_object(schema) or level > _MAX_LEVELS:
         return set()
     node = schema
     seen = {name for name in node.get("properties", {}) if name in value}
-    place = _Place(node, "", None, value, at, level)
+    place = _KeywordCheck(node, "", None, value, at, level)
     if "patternProperties" in node or "additionalProperties" in node:
         extra = _extra_names(run, place)
         seen |= set(value) if "additionalProperties" in node else set(value) - set(extra)
@@ -250,23 +258,23 @@ def _seen(run: Explainer, schema: Any, value: dict[str, Any], at: str, level: in
     if id(node) in run.map.targets:
         inside.append(run.map.targets[id(node)])
     if "if" in node:
-        holds = not run.explain(node["if"], value, at, level)
+        holds = not run.explain_value(node["if"], value, at, level)
         inside += [node["if"], node.get("then", True)] if holds else [node.get("else", True)]
     for branch in inside:
-        if not run.explain(branch, value, at, level):
-            seen |= _seen(run, branch, value, at, level + 1)
+        if not run.explain_value(branch, value, at, level):
+            seen |= _evaluated_names(run, branch, value, at, level + 1)
     return seen
 
 
-def _property_names(run: Explainer, place: _Place) -> Found:
+def _explain_property_names(run: Explainer, place: _KeywordCheck) -> Problems:
     if is_object(place.value):
         for name in place.value:
-            wrong = run.explain(place.argument, name, f"{place.at}{escape(name)}/ name", place.level)
+            wrong = run.explain_value(place.argument, name, f"{place.at}{pointer_step(name)}/ name", place.level)
             if wrong:
-                yield place.problem(f"property names that are {wrong[0].expected}", name, unexpected=[name])
+                yield place.problem_here(f"property names that are {wrong[0].expected}", name, unexpected=[name])
 
 
-def _items(run: Explainer, place: _Place) -> Found:
+def _explain_items(run: Explainer, place: _KeywordCheck) -> Problems:
     if not is_array(place.value):
         return
     values = place.value
@@ -279,24 +287,24 @@ def _items(run: Explainer, place: _Place) -> Found:
         start = len(before)
         schemas = [place.argument] * (len(values) - start)
     for index, (schema, item) in enumerate(zip(schemas, values[start:], strict=False), start):
-        yield from run.explain(schema, item, f"{place.at}/{index}", place.level)
+        yield from run.explain_value(schema, item, f"{place.at}/{index}", place.level)
 
 
-def _contains(run: Explainer, place: _Place) -> Found:
+def _explain_contains(run: Explainer, place: _KeywordCheck) -> Problems:
     if not is_array(place.value):
         return
     values = place.value
     fitting = sum(
-        not run.explain(place.argument, item, f"{place.at}/{i}", place.level) for i, item in enumerate(values)
+        not run.explain_value(place.argument, item, f"{place.at}/{i}", place.level) for i, item in enumerate(values)
     )
     least, most = place.node.get("minContains", 1), place.node.get("maxContains", len(values))
     if fitting < least:
-        yield place.problem(f"at least {least} items of the wanted kind", limit=least)
+        yield place.problem_here(f"at least {least} items of the wanted kind", limit=least)
     elif fitting > most:
-        yield place.problem(f"at most {most} items of the wanted kind", limit=most)
+        yield place.problem_here(f"at most {most} items of the wanted kind", limit=most)
 
 
-def _dependent(run: Explainer, place: _Place) -> Found:
+def _explain_dependent(run: Explainer, place: _KeywordCheck) -> Problems:
     """Cover dependentRequired, dependentSchemas and the older dependencies, which mixed both."""
     if not is_object(place.value):
         return
@@ -304,41 +312,41 @@ def _dependent(run: Explainer, place: _Place) -> Found:
         if name not in place.value:
             continue
         if is_array(wanted):
-            yield from (_missing(place, other) for other in wanted if other not in place.value)
+            yield from (_missing_problem(place, other) for other in wanted if other not in place.value)
         else:
-            yield from run.explain(wanted, place.value, place.at, place.level)
+            yield from run.explain_value(wanted, place.value, place.at, place.level)
 
 
-def _all_of(run: Explainer, place: _Place) -> Found:
+def _explain_all_of(run: Explainer, place: _KeywordCheck) -> Problems:
     for schema in place.argument:
-        yield from run.explain(schema, place.value, place.at, place.level)
+        yield from run.explain_value(schema, place.value, place.at, place.level)
 
 
-def _not(run: Explainer, place: _Place) -> Found:
-    if not run.explain(place.argument, place.value, place.at, place.level):
-        yield place.problem(f"a value that does not fit {short(place.argument, 80)}")
+def _explain_not(run: Explainer, place: _KeywordCheck) -> Problems:
+    if not run.explain_value(place.argument, place.value, place.at, place.level):
+        yield place.problem_here(f"a value that does not fit {short_json(place.argument, 80)}")
 
 
-def _condition(run: Explainer, place: _Place) -> Found:
-    holds = not run.explain(place.argument, place.value, place.at, place.level)
-    yield from run.explain(place.node.get("then" if holds else "else", True), place.value, place.at, place.level)
+def _explain_condition(run: Explainer, place: _KeywordCheck) -> Problems:
+    holds = not run.explain_value(place.argument, place.value, place.at, place.level)
+    yield from run.explain_value(place.node.get("then" if holds else "else", True), place.value, place.at, place.level)
 
 
-def _union(run: Explainer, place: _Place) -> Found:
+def _explain_union(run: Explainer, place: _KeywordCheck) -> Problems:
     """Explain anyOf and oneOf by the branch that comes closest."""
-    branches = [run.explain(schema, place.value, place.at, place.level) for schema in place.argument]
+    branches = [run.explain_value(schema, place.value, place.at, place.level) for schema in place.argument]
     fitting = [index for index, found in enumerate(branches) if not found]
     if len(fitting) == 1 or (fitting and place.keyword == "anyOf"):
         return
     if fitting:
-        yield place.problem(
+        yield place.problem_here(
             f"a value that fits exactly one of {len(branches)} variants, not {len(fitting)}", matching=fitting
         )
         return
-    distances = [_distance(found, place.at) for found in branches]
+    distances = [_branch_distance(found, place.at) for found in branches]
     best = min(range(len(branches)), key=distances.__getitem__)
     if distances[best][0]:
-        yield _none_fits(place, [problem for found in branches for problem in found if problem.at == place.at])
+        yield _no_branch_problem(place, [problem for found in branches for problem in found if problem.at == place.at])
         return
     tied = distances.count(distances[best]) > 1
     for problem in branches[best]:
@@ -347,7 +355,7 @@ def _union(run: Explainer, place: _Place) -> Found:
         yield msgspec.structs.replace(problem, data=data)
 
 
-def _distance(found: list[Problem], at: str) -> tuple[int, int, int]:
+def _branch_distance(found: list[SchemaProblem], at: str) -> tuple[int, int, int]:
     """Return how far a branch is from fitting: another kind of value, another variant, or slips in it."""
     kinds = sum(problem.at == at and problem.keyword in ("type", "enum", "const", "false") for problem in found)
     below = at.count("/") + 1
@@ -355,7 +363,7 @@ def _distance(found: list[Problem], at: str) -> tuple[int, int, int]:
     return kinds, tags, len(found)
 
 
-def _none_fits(place: _Place, problems: list[Problem]) -> Problem:
+def _no_branch_problem(place: _KeywordCheck, problems: list[SchemaProblem]) -> SchemaProblem:
     """Return one problem for a value that is of no branch's kind."""
     expected = list(dict.fromkeys(problem.expected for problem in problems if problem.keyword != "false"))
     data: dict[str, Any] = {"variants": len(place.argument)}
@@ -363,34 +371,34 @@ def _none_fits(place: _Place, problems: list[Problem]) -> Problem:
         merged = [item for problem in problems for item in problem.data.get(name, ())]
         if merged:
             data[name] = [item for index, item in enumerate(merged) if item not in merged[:index]]
-    return place.problem(" or ".join(expected[:6]) or "another value", **data)
+    return place.problem_here(" or ".join(expected[:6]) or "another value", **data)
 
 
 _ANY = (4, 9)
-_RULES: dict[str, tuple[int, int, Rule | None]] = {
+_RULES: dict[str, tuple[int, int, KeywordRule | None]] = {
     **dict.fromkeys(("type", "enum", "pattern", "format", "uniqueItems"), (*_ANY, None)),
     **{keyword: (*_ANY, None) for keyword in BOUNDS if not keyword.startswith("exclusive")},
     "const": (6, 9, None),
     "exclusiveMinimum": (6, 9, None),
     "exclusiveMaximum": (6, 9, None),
-    "required": (*_ANY, _required),
-    "properties": (*_ANY, _properties),
-    "patternProperties": (*_ANY, _pattern_properties),
-    "additionalProperties": (*_ANY, _additional_properties),
-    "propertyNames": (6, 9, _property_names),
-    "unevaluatedProperties": (8, 9, _unevaluated_properties),
-    "items": (*_ANY, _items),
-    "additionalItems": (4, 8, _items),
-    "prefixItems": (9, 9, _items),
-    "contains": (6, 9, _contains),
-    "dependencies": (4, 7, _dependent),
-    "dependentRequired": (8, 9, _dependent),
-    "dependentSchemas": (8, 9, _dependent),
-    "allOf": (*_ANY, _all_of),
-    "anyOf": (*_ANY, _union),
-    "oneOf": (*_ANY, _union),
-    "not": (*_ANY, _not),
-    "if": (7, 9, _condition),
+    "required": (*_ANY, _explain_required),
+    "properties": (*_ANY, _explain_properties),
+    "patternProperties": (*_ANY, _explain_pattern_properties),
+    "additionalProperties": (*_ANY, _explain_additional_properties),
+    "propertyNames": (6, 9, _explain_property_names),
+    "unevaluatedProperties": (8, 9, _explain_unevaluated_properties),
+    "items": (*_ANY, _explain_items),
+    "additionalItems": (4, 8, _explain_items),
+    "prefixItems": (9, 9, _explain_items),
+    "contains": (6, 9, _explain_contains),
+    "dependencies": (4, 7, _explain_dependent),
+    "dependentRequired": (8, 9, _explain_dependent),
+    "dependentSchemas": (8, 9, _explain_dependent),
+    "allOf": (*_ANY, _explain_all_of),
+    "anyOf": (*_ANY, _explain_union),
+    "oneOf": (*_ANY, _explain_union),
+    "not": (*_ANY, _explain_not),
+    "if": (7, 9, _explain_condition),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.schema.problems import escape
+from pokayoke.core.schema.problems import pointer_step
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Path = tuple[str, ...]
 Node = dict[str, Any]
 
-FOLDED = "\n"  # in no text without odd spaces
+FOLDED_PREFIX = "\n"  # in no text without odd spaces
 _MAX_NODES = 200
 _MAX_PLACES = 500
 _MAX_KEY = 200
@@ -33,7 +33,7 @@ _ONE = ("then", "else")
 _TYPE_NAMES: dict[type, str] = {str: "string", dict: "object", list: "array", float: "number", type(None): "null"}
 
 
-class Facts(msgspec.Struct, frozen=True, dict=True):
+class SchemaFacts(msgspec.Struct, frozen=True, dict=True):
     """What a schema says about one place.
 
     Attributes:
@@ -55,8 +55,10 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
     defaults: tuple[Any, ...]
 
     @cached_property
-    def spellings(self) -> dict[str, list[str]]:
-        """The choices that are texts: by it without odd spaces; by `FOLDED` and that without case, or `unseparated`.
+    def choices_by_spelling(self) -> dict[str, list[str]]:
+        """The choices that are texts, by spelling.
+
+        By it without odd spaces; by `FOLDED_PREFIX` and that without case, or `fold_separators`.
 
         Beside `+1` or ` -1` a minus separates nothing; and the case of a unit is part of it (`1m`, `1M`; `mW`, `MW`).
         """
@@ -67,9 +69,9 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
             spaced = " ".join(choice.split())
             spellings = [spaced]
             if not _UNIT.search(spaced):
-                spellings += [FOLDED + spaced.casefold()]
+                spellings += [FOLDED_PREFIX + spaced.casefold()]
                 if not signed:
-                    spellings += [FOLDED + unseparated(spaced)]
+                    spellings += [FOLDED_PREFIX + fold_separators(spaced)]
             for spelling in dict.fromkeys(spellings):
                 found.setdefault(spelling, []).append(choice)
         return found
@@ -79,7 +81,7 @@ class Facts(msgspec.Struct, frozen=True, dict=True):
 _UNIT = re.compile(r"[0-9] ?(?:[A-Za-z]|[KkMGT]i?[Bb])\Z|\A(?:[munpfcdk][A-Z][a-z]?|[KMGT]i?[Bb])\Z")
 
 
-def unseparated(text: str) -> str:
+def fold_separators(text: str) -> str:
     """Return a text without case in which `_`, `-` and spaces between words are all the same.
 
     At an end such a sign may be more than a separator (`-1`, `A-`): then only the case goes.
@@ -89,7 +91,7 @@ def unseparated(text: str) -> str:
     return words if folded[:1] == words[:1] and folded[-1:] == words[-1:] else folded
 
 
-def split(pointer: str) -> Path:
+def parse_pointer(pointer: str) -> Path:
     """Return the steps of a JSON pointer (RFC 6901); "" is the whole."""
     steps = pointer.split("/")[1:]
     if "~" not in pointer:
@@ -97,12 +99,12 @@ def split(pointer: str) -> Path:
     return tuple([step.replace("~1", "/").replace("~0", "~") for step in steps])
 
 
-def join(path: Iterable[str]) -> str:
+def to_pointer(path: Iterable[str]) -> str:
     """Return the JSON pointer of a path."""
-    return "".join(map(escape, path))
+    return "".join(map(pointer_step, path))
 
 
-def spoken(path: Sequence[str], root: str) -> str:
+def to_field_path(path: Sequence[str], root: str) -> str:
     """Return a path as people write it, such as `items[2].size`; the name of the root if it is empty."""
     if not path:
         return root
@@ -113,7 +115,7 @@ def spoken(path: Sequence[str], root: str) -> str:
     return text.removeprefix(".")
 
 
-def look_up(value: Any, path: Path) -> Any:
+def get_at(value: Any, path: Path) -> Any:
     """Return the value at a path.
 
     Raises:
@@ -130,7 +132,7 @@ def look_up(value: Any, path: Path) -> Any:
     return value
 
 
-def replaced(value: Any, path: Path, new: Any) -> Any:
+def with_value_at(value: Any, path: Path, new: Any) -> Any:
     """Return a copy in which the value at a path is another; everything else is shared, nothing is changed.
 
     Raises:
@@ -139,26 +141,26 @@ def replaced(value: Any, path: Path, new: Any) -> Any:
     if not path:
         return new
     step, rest = path[0], path[1:]
-    inner = replaced(look_up(value, (step,)), rest, new)
+    inner = with_value_at(get_at(value, (step,)), rest, new)
     if isinstance(value, list):
         items = cast(Sequence[Any], value)
         return [*items[: int(step)], inner, *items[int(step) + 1 :]]
     return {**value, step: inner}
 
 
-def without(value: Any, path: Path) -> Any:
+def without_field(value: Any, path: Path) -> Any:
     """Return a copy without the property a path leads to."""
-    parent = cast(dict[str, Any], look_up(value, path[:-1]))
-    return replaced(value, path[:-1], {key: item for key, item in parent.items() if key != path[-1]})
+    parent = cast(dict[str, Any], get_at(value, path[:-1]))
+    return with_value_at(value, path[:-1], {key: item for key, item in parent.items() if key != path[-1]})
 
 
-def renamed(value: Any, path: Path, name: str) -> Any:
+def with_renamed_field(value: Any, path: Path, name: str) -> Any:
     """Return a copy in which the property a path leads to has another name, at the same position."""
-    parent = cast(dict[str, Any], look_up(value, path[:-1]))
-    return replaced(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
+    parent = cast(dict[str, Any], get_at(value, path[:-1]))
+    return with_value_at(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
 
 
-def remembered(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
+def cached_per_schema(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
     """Return what `make` finds out about a place of a schema, found out once for the places asked first.
 
     Args:
@@ -176,19 +178,19 @@ def remembered(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T]
     return found
 
 
-def facts_at(schema: Schema, path: Path) -> Facts:
+def facts_at(schema: Schema, path: Path) -> SchemaFacts:
     """Return what a schema may say about the place a path leads to."""
-    return remembered(schema, ("facts", path), lambda: _facts_at(schema, path))
+    return cached_per_schema(schema, ("facts", path), lambda: _compute_facts_at(schema, path))
 
 
-def _facts_at(schema: Schema, path: Path) -> Facts:
-    nodes = _spread([schema.raw], schema)
+def _compute_facts_at(schema: Schema, path: Path) -> SchemaFacts:
+    nodes = _expand_schemas([schema.raw], schema)
     for step in path:
-        nodes = _spread(_children(nodes, step), schema)
-    return _shared_facts(schema, nodes)
+        nodes = _expand_schemas(_child_schemas(nodes, step), schema)
+    return _merge_facts_cached(schema, nodes)
 
 
-def facts_of(schema: Schema, path: Path, node: Any) -> Facts:
+def facts_of_branch(schema: Schema, path: Path, node: Any) -> SchemaFacts:
     """Return what a schema says about a place by way of one subschema: that of the branch somebody has chosen.
 
     Args:
@@ -198,48 +200,48 @@ def facts_of(schema: Schema, path: Path, node: Any) -> Facts:
     """
     merged = facts_at(schema, path)
     if path and len(merged.nodes) > 1:
-        for start in _children(facts_at(schema, path[:-1]).nodes, path[-1]):
-            nodes = _spread([start], schema)
+        for start in _child_schemas(facts_at(schema, path[:-1]).nodes, path[-1]):
+            nodes = _expand_schemas([start], schema)
             if any(one is node for one in nodes):
-                return _facts(nodes)
+                return _merge_facts(nodes)
     return merged
 
 
-def facts_under(schema: Schema, node: Any, step: str) -> Facts | None:
+def facts_of_child_in(schema: Schema, node: Any, step: str) -> SchemaFacts | None:
     """Return what one subschema says about a property or item of its place; None if it says nothing."""
-    nodes = _spread(_children(_spread([node], schema), step), schema)
-    return _facts(nodes) if nodes else None
+    nodes = _expand_schemas(_child_schemas(_expand_schemas([node], schema), step), schema)
+    return _merge_facts(nodes) if nodes else None
 
 
-def may_be(facts: Facts, name: str) -> bool:
+def may_exist(facts: SchemaFacts, name: str) -> bool:
     """Return whether a property of a place may be there at all, as far as its own subschemas say."""
-    return any(child is not False for child in _children(facts.nodes, name))
+    return any(child is not False for child in _child_schemas(facts.nodes, name))
 
 
-def declared_facts(schema: Schema, path: Path) -> Facts | None:
+def declared_facts(schema: Schema, path: Path) -> SchemaFacts | None:
     """Return what a schema may say about a place, or None if it does not know the place.
 
     Args:
         schema: the schema.
         path: steps from the root; `*` stands for any item of a list.
     """
-    nodes = _spread([schema.raw], schema)
+    nodes = _expand_schemas([schema.raw], schema)
     for step in path:
-        children = _children(nodes, "0" if step == "*" else step)
-        nodes = _spread(children, schema)
+        children = _child_schemas(nodes, "0" if step == "*" else step)
+        nodes = _expand_schemas(children, schema)
         if not any(child is not False for child in children):
             return None
-    return _facts(nodes)
+    return _merge_facts(nodes)
 
 
-def facts_below(schema: Schema, facts: Facts, step: str) -> Facts:
+def facts_of_child(schema: Schema, facts: SchemaFacts, step: str) -> SchemaFacts:
     """Return what a schema may say about one property or item of a place."""
-    return _shared_facts(schema, _spread(_children(facts.nodes, step), schema))
+    return _merge_facts_cached(schema, _expand_schemas(_child_schemas(facts.nodes, step), schema))
 
 
-def item_facts(schema: Schema, facts: Facts) -> Facts:
+def item_facts(schema: Schema, facts: SchemaFacts) -> SchemaFacts:
     """Return what a schema may say about the items of an array at a place."""
-    return facts_below(schema, facts, "0")
+    return facts_of_child(schema, facts, "0")
 
 
 def json_types(value: Any) -> frozenset[str]:
@@ -251,24 +253,26 @@ def json_types(value: Any) -> frozenset[str]:
     return frozenset({_TYPE_NAMES.get(cast(type, type(value)), "")})
 
 
-def same(one: Any, other: Any) -> bool:
+def equal_json(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal; 1 and 1.0 are, True and 1 are not."""
     if isinstance(one, dict) and isinstance(other, dict):
         left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
-        return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
+        return left.keys() == right.keys() and all(equal_json(item, right[key]) for key, item in left.items())
     if isinstance(one, list) and isinstance(other, list):
         first, second = cast(Sequence[Any], one), cast(Sequence[Any], other)
-        return len(first) == len(second) and all(map(same, first, second))
+        return len(first) == len(second) and all(map(equal_json, first, second))
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
-def _shared_facts(schema: Schema, nodes: Sequence[Node]) -> Facts:
+def _merge_facts_cached(schema: Schema, nodes: Sequence[Node]) -> SchemaFacts:
     """Return what these subschemas say; the same for all items of a list, whose choices may be very many."""
     key = ("nodes", tuple([f"{id(node):x}" for node in nodes]))
-    return remembered(schema, key, lambda: _facts(nodes), 2 * _MAX_PLACES)  # room that no path of a value takes
+    return cached_per_schema(
+        schema, key, lambda: _merge_facts(nodes), 2 * _MAX_PLACES
+    )  # room that no path of a value takes
 
 
-def _facts(nodes: Sequence[Node]) -> Facts:
+def _merge_facts(nodes: Sequence[Node]) -> SchemaFacts:
     types: set[str] = set()
     choices: list[Any] = []
     formats: set[str] = set()
@@ -286,7 +290,7 @@ def _facts(nodes: Sequence[Node]) -> Facts:
         properties.update(dict.fromkeys(cast(Mapping[str, Any], node.get("properties", {}))))
         if isinstance(node.get("required"), list):
             required.update(node["required"])
-    return Facts(
+    return SchemaFacts(
         nodes=tuple(nodes),
         types=frozenset(types),
         choices=tuple(choices),
@@ -297,7 +301,7 @@ def _facts(nodes: Sequence[Node]) -> Facts:
     )
 
 
-def _spread(schemas: Iterable[Any], whole: Schema) -> list[Node]:
+def _expand_schemas(schemas: Iterable[Any], whole: Schema) -> list[Node]:
     """Follow references and in-place combinations; every subschema once, at most `_MAX_NODES`."""
     found: list[Node] = []
     seen: set[int] = set()
@@ -309,7 +313,7 @@ def _spread(schemas: Iterable[Any], whole: Schema) -> list[Node]:
         schema = cast(Node, node)
         seen.add(id(schema))
         found.append(schema)
-        queue.append(whole.target(schema))
+        queue.append(whole.resolve_ref(schema))
         for keyword in _LISTS:
             queue.extend(schema.get(keyword, ()))
         queue.extend(schema[keyword] for keyword in _ONE if keyword in schema)
@@ -317,7 +321,7 @@ def _spread(schemas: Iterable[Any], whole: Schema) -> list[Node]:
     return found
 
 
-def _children(nodes: Iterable[Node], step: str) -> list[Any]:
+def _child_schemas(nodes: Iterable[Node], step: str) -> list[Any]:
     """Return the subschemas that may apply to one property or item."""
     found: list[Any] = []
     for node in nodes:

@@ -32,9 +32,9 @@ _ONE = IN_PLACE_ONE | {
 _LISTS = IN_PLACE_LISTS | {"prefixItems"}
 _MAPS = IN_PLACE_MAPS | {"properties", "patternProperties", "$defs", "definitions"}
 
-_MAX_LONE = 100
+_MAX_SELF_CONTAINED = 100
 """Most subschemas in one that is compiled apart from its document."""
-_REACHING_OUT = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
+_DOCUMENT_KEYWORDS = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$schema"})
 
 
 class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
 
 _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09": 8, "2020-12": 9}
 
-Question = Callable[[Any], bool]
+Predicate = Callable[[Any], bool]
 Part = tuple[str, Any, Any, Any]
 """One thing that a subschema asks for: its keyword, its argument, and the rule that explains it.
 
@@ -80,10 +80,10 @@ class Field(msgspec.Struct, gc=False):
     name: str
     schema: Any
     step: str
-    fits: Question | None = None
+    fits: Predicate | None = None
 
 
-class Known:
+class ExplanationCache:
     """What explanations of one schema have found out so far; all of it follows from the schema alone.
 
     Attributes:
@@ -96,28 +96,30 @@ class Known:
         self.version = _VERSIONS[draft]
         self.parts: dict[int, list[Part]] = {}
         self._compiler = compiler
-        self._questions: dict[tuple[int, str], Question] = {}
+        self._questions: dict[tuple[int, str], Predicate] = {}
 
-    def question(self, schema: Any) -> Question:
+    def validator_for(self, schema: Any) -> Predicate:
         """Return the question whether the validator has nothing against a value, for a subschema as a whole.
 
         One question for what is in order, so that the walk goes only where something is wrong. The answer is
         always no for a subschema that cannot be asked alone, or is true or false: then the walk decides.
         """
         if not is_object(schema):
-            return _no
+            return _always_false
         key = (id(schema), "")
         fits = self._questions.get(key)
         if fits is None:
-            fits = self._questions[key] = self._compiler(schema).is_valid if stands_alone(schema) else _no
+            fits = self._questions[key] = (
+                self._compiler(schema).is_valid if is_self_contained(schema) else _always_false
+            )
         return fits
 
-    def refuses(self, schema: Any, value: Any) -> bool:
+    def is_refused(self, schema: Any, value: Any) -> bool:
         """Return whether the validator has something against a value, as far as it can be asked of a subschema."""
-        fits = self.question(schema)
-        return fits is not _no and not fits(value)
+        fits = self.validator_for(schema)
+        return fits is not _always_false and not fits(value)
 
-    def lone(self, node: dict[str, Any], keyword: str, argument: Any) -> Question:
+    def keyword_validator(self, node: dict[str, Any], keyword: str, argument: Any) -> Predicate:
         """Return the question whether a value fits one keyword of a subschema, asked alone."""
         alone = {keyword: argument}
         if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
@@ -125,20 +127,20 @@ class Known:
             alone[flag] = node.get(flag, False)
         return self._compiler(alone).is_valid
 
-    def speaks(self, node: dict[str, Any], pattern: str, name: str) -> bool:
+    def is_pattern_match(self, node: dict[str, Any], pattern: str, name: str) -> bool:
         """Return whether one of the `patternProperties` of a subschema speaks of a name."""
         key = (id(node), f"pattern {pattern}")
         fits = self._questions.get(key)
         if fits is None:
-            fits = self._questions[key] = self.lone(node, "pattern", pattern)
+            fits = self._questions[key] = self.keyword_validator(node, "pattern", pattern)
         return fits(name)
 
 
-def _no(_value: Any) -> bool:
+def _always_false(_value: Any) -> bool:
     return False
 
 
-def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def iter_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield (keyword, subschema) for everything in a schema that is itself a schema."""
     for keyword, value in schema.items():
         if keyword in _ONE:
@@ -154,14 +156,14 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield keyword, child
 
 
-def stands_alone(node: dict[str, Any]) -> bool:
+def is_self_contained(node: dict[str, Any]) -> bool:
     """Return whether a subschema means the same outside of its document, and is small enough to be compiled."""
     stack = [node]
     seen = 0
     while stack:
         schema = stack.pop()
         seen += 1
-        if seen > _MAX_LONE or not _REACHING_OUT.isdisjoint(schema):
+        if seen > _MAX_SELF_CONTAINED or not _DOCUMENT_KEYWORDS.isdisjoint(schema):
             return False
-        stack.extend(child for _, child in subschemas(schema) if is_object(child))
+        stack.extend(child for _, child in iter_subschemas(schema) if is_object(child))
     return True

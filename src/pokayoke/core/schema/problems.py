@@ -23,7 +23,7 @@ MAX_PROBLEMS = 64
 """Most problems reported for one value."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class SchemaProblem(msgspec.Struct, frozen=True):
     """One way in which a value breaks its schema.
 
     Args:
@@ -50,26 +50,26 @@ class Problem(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | bool = True
 
 
-def escape(part: str | int) -> str:
+def pointer_step(part: str | int) -> str:
     """Return one step of a JSON pointer (RFC 6901), with its slash."""
     text = str(part)
     return f"/{text}" if text.isalnum() else "/" + text.replace("~", "~0").replace("/", "~1")
 
 
-def short(value: Any, limit: int = 60) -> str:
+def short_json(value: Any, limit: int = 60) -> str:
     """Return a value as JSON text of at most `limit` characters, without looking at all of a long one."""
     try:
-        text = _beginning(value, limit)
+        text = _truncated_json(value, limit)
         text.encode()
     except (ValueError, RecursionError):  # an integer of thousands of digits, a surrogate, a full stack
-        text = _name_of_kind(value)
+        text = _type_name(value)
     return clip(text, limit)
 
 
-def _beginning(value: Any, room: int) -> str:
+def _truncated_json(value: Any, room: int) -> str:
     """Return a value as compact JSON, or more than `room` characters of its beginning."""
     if isinstance(value, str):
-        return _quoted(value[: room + 1])
+        return _quote(value[: room + 1])
     if type(value) is int:
         return str(value)
     if is_object(value):
@@ -77,9 +77,9 @@ def _beginning(value: Any, room: int) -> str:
         for key, item in value.items():
             if len(text) > room:
                 return text
-            name = key if type(key) is str else _name_of_kind(key)
-            text += f"{',' if len(text) > 1 else ''}{_quoted(name[: room + 1])}:"
-            text += _beginning(item, room - len(text))
+            name = key if type(key) is str else _type_name(key)
+            text += f"{',' if len(text) > 1 else ''}{_quote(name[: room + 1])}:"
+            text += _truncated_json(item, room - len(text))
         return text + "}"
     if is_array(value):
         text = "["
@@ -87,12 +87,12 @@ def _beginning(value: Any, room: int) -> str:
             if len(text) > room:
                 return text
             text += "," if len(text) > 1 else ""
-            text += _beginning(item, room - len(text))
+            text += _truncated_json(item, room - len(text))
         return text + "]"
     return _encode(value)
 
 
-def unusable(value: Any) -> Problem | None:
+def unusable_problem(value: Any) -> SchemaProblem | None:
     """Return the problem of a value no validator may be given, or None.
 
     Numbers that are not finite belong to no JSON type, so bounds would let them pass; nesting
@@ -101,44 +101,44 @@ def unusable(value: Any) -> Problem | None:
     stack: list[tuple[Any, str, int]] = [(value, "", 0)]
     while stack:
         item, at, depth = stack.pop()
-        wrong, entries = _look(item, depth)
+        wrong, entries = _inspect_item(item, depth)
         if wrong:
-            return problem_of(at, "json", wrong, item, {}, True)
+            return build_problem(at, "json", wrong, item, {}, True)
         for key, child in entries:
-            if isinstance(child, dict | list) or _wrong_scalar(child):
-                stack.append((cast(object, child), at + escape(key), depth + 1))
+            if isinstance(child, dict | list) or _expected_scalar(child):
+                stack.append((cast(object, child), at + pointer_step(key), depth + 1))
     return None
 
 
-def _look(item: Any, depth: int) -> tuple[str, Iterable[tuple[str | int, Any]]]:
+def _inspect_item(item: Any, depth: int) -> tuple[str, Iterable[tuple[str | int, Any]]]:
     """Return what should stand in the place of an item ("" if nothing), and what is in it."""
     if depth >= MAX_DEPTH and isinstance(item, dict | list):
         return f"at most {MAX_DEPTH} levels of nesting", ()
     if is_object(item):
-        return "" if all(map(_is_text, item)) else "an object with text as keys", item.items()
+        return "" if all(map(_is_encodable_text, item)) else "an object with text as keys", item.items()
     if is_array(item):
         return "", enumerate(item)
-    return _wrong_scalar(item), ()
+    return _expected_scalar(item), ()
 
 
-def _wrong_scalar(item: Any) -> str:
+def _expected_scalar(item: Any) -> str:
     """Return what should stand in the place of a scalar that is no JSON value, or ""."""
     if isinstance(item, float):
         return "" if math.isfinite(item) else "a finite number"
     if isinstance(item, str):
-        return "" if _is_text(item) else "text without lone surrogates"
+        return "" if _is_encodable_text(item) else "text without lone surrogates"
     return "" if item is None or isinstance(item, int) else "a JSON value"
 
 
-def _name_of_kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return f"<{type(value).__name__}>"
 
 
-_quoted = json.encoder.encode_basestring
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_name_of_kind).encode
+_quote = json.encoder.encode_basestring
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_type_name).encode
 
 
-def _is_text(key: object) -> bool:
+def _is_encodable_text(key: object) -> bool:
     if not isinstance(key, str):
         return False
     try:
@@ -148,32 +148,34 @@ def _is_text(key: object) -> bool:
     return True
 
 
-def problem_of(  # noqa: PLR0917 - the fields of a problem, in their order
+def build_problem(  # noqa: PLR0917 - the fields of a problem, in their order
     at: str, keyword: str, expected: str, value: Any, data: Mapping[str, Any], schema: dict[str, Any] | bool
-) -> Problem:
+) -> SchemaProblem:
     """Return a problem with its sentence."""
-    got = short(value)
-    return Problem(at, keyword, expected, got, f"{at or 'the value'}: expected {expected}, got {got}", data, schema)
+    got = short_json(value)
+    return SchemaProblem(
+        at, keyword, expected, got, f"{at or 'the value'}: expected {expected}, got {got}", data, schema
+    )
 
 
-def wording(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def describe_assertion(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return what an assertion expects, in words, and its data."""
     if keyword == "type":
         types: list[str] = [argument] if isinstance(argument, str) else argument
         return " or ".join(types), {"types": types}
     if keyword in ("enum", "const"):
         allowed: list[Any] = argument if keyword == "enum" else [argument]
-        return _one_of(allowed), {"allowed": allowed}
+        return _describe_choices(allowed), {"allowed": allowed}
     if keyword == "pattern":
-        return f"text matching the pattern {short(argument, 80)}", {keyword: argument}
+        return f"text matching the pattern {short_json(argument, 80)}", {keyword: argument}
     if keyword == "format":
-        return f"the format {short(argument, 80)}{SPELLING.get(argument, '')}", {keyword: argument}
+        return f"the format {short_json(argument, 80)}{SPELLING.get(argument, '')}", {keyword: argument}
     if keyword == "uniqueItems":
         return "items that all differ", {}
     words = BOUNDS[keyword]
     if keyword in ("minimum", "maximum") and node.get("exclusiveM" + keyword[1:]) is True:
         words = BOUNDS["exclusiveM" + keyword[1:]]
-    return words.format(short(argument)), {"limit": argument}
+    return words.format(short_json(argument)), {"limit": argument}
 
 
 # What else has to be known to write them: RFC 3339 takes no time without its zone, most programs leave it out.
@@ -197,15 +199,15 @@ BOUNDS = {
 }
 
 
-def _one_of(values: list[Any]) -> str:
+def _describe_choices(values: list[Any]) -> str:
     """Name the allowed values, as many as stay readable."""
-    shown = [short(value, 40) for value in values[:12]]
+    shown = [short_json(value, 40) for value in values[:12]]
     more = f" (and {len(values) - 12} more)" if len(values) > 12 else ""  # noqa: PLR2004 - as above
     return (f"one of {', '.join(shown)}" if len(values) != 1 else shown[0]) + more
 
 
 @lru_cache(maxsize=256)
-def nothing_beside(allowed: tuple[str, ...]) -> str:
+def describe_allowed_properties(allowed: tuple[str, ...]) -> str:
     """Name the properties of a closed object, as many as stay readable."""
     more = f" (and {len(allowed) - 12} more)" if len(allowed) > 12 else ""  # noqa: PLR2004 - as above
-    return (f"no property beside {', '.join(map(short, allowed[:12]))}" if allowed else "no property") + more
+    return (f"no property beside {', '.join(map(short_json, allowed[:12]))}" if allowed else "no property") + more

@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urljoin
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.cost import comparisons
-from pokayoke.core.schema.index import IN_PLACE_LISTS, IN_PLACE_MAPS, IN_PLACE_ONE, LEGACY, Draft, SchemaMap, subschemas
+from pokayoke.core.schema.cost import enum_cost
+from pokayoke.core.schema.index import (
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    IN_PLACE_ONE,
+    LEGACY,
+    Draft,
+    SchemaMap,
+    iter_subschemas,
+)
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -41,7 +49,7 @@ _DRAFTS: dict[str, Draft] = {
     "json-schema.org/draft/2019-09/schema": "2019-09",
     "json-schema.org/draft/2020-12/schema": "2020-12",
 }
-_BUNDLED = ("http://json-schema.org/draft-0", "https://json-schema.org/draft/")
+_BUNDLED_URIS = ("http://json-schema.org/draft-0", "https://json-schema.org/draft/")
 _NEVER_APPLIED = ("$defs", "definitions", "contentSchema")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")  # read last to first: $ref is the one that is kept
 
@@ -67,9 +75,9 @@ class _Inspector:
     ) -> None:
         self.where = where
         self.budget = MAX_SCHEMA_VALUES
-        self.root = self.copy(schema, 0)
-        self.resources = {uri.removesuffix("#"): self.copy(document, 0) for uri, document in resources.items()}
-        self.draft: Draft = draft_of(self.root) or draft or "2020-12"
+        self.root = self.copy_value(schema, 0)
+        self.resources = {uri.removesuffix("#"): self.copy_value(document, 0) for uri, document in resources.items()}
+        self.draft: Draft = declared_draft(self.root) or draft or "2020-12"
         self.documents: dict[str, Any] = {}  # base URI -> schema resource
         self.anchors: dict[tuple[str, str], Any] = {}
         self.used: dict[str, Any] = {}  # the documents handed in that something refers to
@@ -83,13 +91,13 @@ class _Inspector:
     def run(self) -> SchemaMap:
         """Index, resolve, and look for loops and explosions."""
         self.documents[""] = self.root
-        self.dialect(self.root)
-        self.index(self.root, "", self.draft)
+        self.check_dialect(self.root)
+        self.index_schema(self.root, "", self.draft)
         while self.refs:  # resolving may index more: targets below keywords no draft knows
             node, reference = self.refs.pop()
-            self.targets[id(node)] = self.resolve(node, reference)
-        self.must_end()
-        paths, compared = self.weigh(self.root, set(), 0)
+            self.targets[id(node)] = self.resolve_reference(node, reference)
+        self.refuse_cycles()
+        paths, compared = self.measure_paths(self.root, set(), 0)
         return SchemaMap(
             root=self.root,
             draft=self.draft,
@@ -97,39 +105,39 @@ class _Inspector:
             targets=self.targets,
             alone=self.alone,
             unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
-            patterns=tuple(pattern for node in self.nodes for pattern in _patterns(node)),
+            patterns=tuple(pattern for node in self.nodes for pattern in _iter_patterns(node)),
             paths=paths + compared,
             unique=any(node.get("uniqueItems") is True for node in self.nodes),
         )
 
-    def fail(self, why: str) -> ContractError:
+    def build_error(self, why: str) -> ContractError:
         """Return the error that names the schema."""
         return ContractError(f"{self.where}: {why}")
 
-    def copy(self, value: Any, depth: int) -> Any:
+    def copy_value(self, value: Any, depth: int) -> Any:
         """Return a private copy of a JSON value, or refuse it."""
         self.budget -= 1
         if self.budget < 0:
-            raise self.fail(f"the schema has more than {MAX_SCHEMA_VALUES} values")
+            raise self.build_error(f"the schema has more than {MAX_SCHEMA_VALUES} values")
         if depth > MAX_SCHEMA_DEPTH:
-            raise self.fail(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+            raise self.build_error(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         if is_object(value):
             copied: dict[str, Any] = {}
             for key, item in value.items():
                 if not isinstance(cast(object, key), str):
-                    raise self.fail(f"the key {key!r} is not a string")
-                copied[key] = self.copy(item, depth + 1)
+                    raise self.build_error(f"the key {key!r} is not a string")
+                copied[key] = self.copy_value(item, depth + 1)
             return copied
         if isinstance(value, list | tuple):
             copies: list[Any] = []
             for item in cast(tuple[Any, ...], value):
-                copies.append(self.copy(item, depth + 1))  # noqa: PERF401 - a comprehension doubles the frames
+                copies.append(self.copy_value(item, depth + 1))  # noqa: PERF401 - a comprehension doubles the frames
             return copies
         if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
             return value
-        raise self.fail(f"{value!r} is not a JSON value")
+        raise self.build_error(f"{value!r} is not a JSON value")
 
-    def index(self, node: Any, base: str, draft: Draft) -> None:
+    def index_schema(self, node: Any, base: str, draft: Draft) -> None:
         """Note the base URI, the anchors and the references of a schema and of all below it."""
         if not is_object(node) or id(node) in self.bases:
             return
@@ -137,24 +145,24 @@ class _Inspector:
         if draft in LEGACY and "$ref" in schema:
             self.alone.add(id(schema))
         else:
-            base = self.identify(schema, base, draft)
+            base = self.register_ids(schema, base, draft)
         self.bases[id(schema)] = base
         self.nodes.append(schema)
         for keyword in _REFERENCES:
             reference = schema.get(keyword)
             if isinstance(reference, str):
                 self.refs.append((schema, reference))
-        for _, child in subschemas(schema):
-            self.index(child, base, draft)
+        for _, child in iter_subschemas(schema):
+            self.index_schema(child, base, draft)
 
-    def identify(self, schema: dict[str, Any], base: str, draft: Draft) -> str:
+    def register_ids(self, schema: dict[str, Any], base: str, draft: Draft) -> str:
         """Note the names a schema gives itself; return the base URI for what is in it."""
         own = schema.get("id" if draft == "draft4" else "$id")
         if isinstance(own, str):
             if own.startswith("#"):
                 self.anchors[base, own[1:]] = schema
             else:
-                base = _join(base, own).partition("#")[0]
+                base = _resolve_uri(base, own).partition("#")[0]
                 self.documents[base] = schema
         for keyword in ("$anchor", "$dynamicAnchor"):
             name = schema.get(keyword)
@@ -162,24 +170,24 @@ class _Inspector:
                 self.anchors[base, name] = schema
         return base
 
-    def resolve(self, node: dict[str, Any], reference: str) -> Any:
+    def resolve_reference(self, node: dict[str, Any], reference: str) -> Any:
         """Return what a reference points to; True for a dialect's own meta-schema.
 
         Raises:
             ContractError: it points to nothing that was handed in.
         """
-        base, _, fragment = _join(self.bases[id(node)], reference).partition("#")
-        document = self.document(base)
+        base, _, fragment = _resolve_uri(self.bases[id(node)], reference).partition("#")
+        document = self.get_document(base)
         if document is None:
-            if base.startswith(_BUNDLED):
+            if base.startswith(_BUNDLED_URIS):
                 return True
-            raise self.fail(
+            raise self.build_error(
                 f"$ref {reference!r} points outside the schema. Nothing is ever fetched: put the target under $defs, "
                 "or hand the document in as schemas={uri: document}."
             )
         if fragment and not fragment.startswith("/"):
             if (base, fragment) not in self.anchors:
-                raise self.fail(f"$ref {reference!r}: there is no anchor {fragment!r}")
+                raise self.build_error(f"$ref {reference!r}: there is no anchor {fragment!r}")
             return self.anchors[base, fragment]
         target: Any = document
         base = self.bases.get(id(target), base)
@@ -188,28 +196,32 @@ class _Inspector:
             try:
                 target = target[int(key)] if is_array(target) else target[key]
             except (KeyError, IndexError, ValueError, TypeError):
-                raise self.fail(f"$ref {reference!r} points to nothing") from None
+                raise self.build_error(f"$ref {reference!r} points to nothing") from None
             base = self.bases.get(id(target), base)
-        self.index(target, base, self.draft)
+        self.index_schema(target, base, self.draft)
         return target
 
-    def dialect(self, document: Any) -> None:
+    def check_dialect(self, document: Any) -> None:
         """Refuse a `$schema` that nobody knows: what its keywords mean would be a guess."""
         uri = document.get("$schema") if is_object(document) else None
-        if uri is not None and draft_of(document) is None and self.document(str(uri).removesuffix("#")) is None:
-            raise self.fail(
+        if (
+            uri is not None
+            and declared_draft(document) is None
+            and self.get_document(str(uri).removesuffix("#")) is None
+        ):
+            raise self.build_error(
                 f"the dialect $schema {uri!r} is unknown. Leave it out for 2020-12, or name a draft from 4 on"
             )
 
-    def document(self, uri: str) -> Any:
+    def get_document(self, uri: str) -> Any:
         """Return the schema resource with a URI; one that was handed in is indexed on first use."""
         if uri not in self.documents and uri in self.resources:
             document = self.documents[uri] = self.used[uri] = self.resources[uri]
-            self.dialect(document)
-            self.index(document, uri, draft_of(document) or self.draft)
+            self.check_dialect(document)
+            self.index_schema(document, uri, declared_draft(document) or self.draft)
         return self.documents.get(uri)
 
-    def must_end(self) -> None:
+    def refuse_cycles(self) -> None:
         """Refuse a cycle of subschemas that all look at the same value: it consumes nothing."""
         done: set[int] = set()
         for start in self.nodes:
@@ -221,17 +233,17 @@ class _Inspector:
                     pending.pop()
                     continue
                 if id(node) not in path:
-                    path[id(node)] = (child for place, child in self.edges(node) if place == "here")
+                    path[id(node)] = (child for place, child in self.iter_edges(node) if place == "here")
                 child = next(path[id(node)], None)
                 if child is None:
                     done.add(id(node))
                     path.pop(id(pending.pop()))
                 elif id(child) in path:
-                    raise self.fail("a $ref leads back to itself without consuming any input, so it never ends")
+                    raise self.build_error("a $ref leads back to itself without consuming any input, so it never ends")
                 elif is_object(child):
                     pending.append(child)
 
-    def weigh(self, node: Any, open_nodes: set[int], depth: int) -> tuple[int, int]:
+    def measure_paths(self, node: Any, open_nodes: set[int], depth: int) -> tuple[int, int]:
         """Return on how many paths one place of a value is evaluated, at most, and with how much it is compared.
 
         Branches that look at the same value add up; of named properties the heaviest counts, since
@@ -245,12 +257,12 @@ class _Inspector:
         if known is not None:
             return known
         if depth > MAX_CHAIN:
-            raise self.fail(f"a chain of more than {MAX_CHAIN} subschemas")
+            raise self.build_error(f"a chain of more than {MAX_CHAIN} subschemas")
         open_nodes.add(id(node))
-        total, widest, compared, most = 1, 0, comparisons(node), 0
+        total, widest, compared, most = 1, 0, enum_cost(node), 0
         asked = _ASKED_AGAIN if "unevaluatedProperties" in node or "unevaluatedItems" in node else 1
-        for place, child in self.edges(node):
-            weight, more = self.weigh(child, open_nodes, depth + 1)
+        for place, child in self.iter_edges(node):
+            weight, more = self.measure_paths(child, open_nodes, depth + 1)
             if place == "named":
                 widest, most = max(widest, weight), max(most, more)
             else:
@@ -258,13 +270,13 @@ class _Inspector:
                 total, compared = total + weight * times, compared + more * times
         open_nodes.discard(id(node))
         if total + widest > MAX_PATHS:
-            raise self.fail(
+            raise self.build_error(
                 f"one place of a value would be checked on more than {MAX_PATHS} paths: $ref and allOf/anyOf multiply"
             )
         found = self.weights[id(node)] = total + widest, compared + most
         return found
 
-    def edges(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def iter_edges(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield (place, subschema): `here` looks at the same value, the others at a part of it.
 
         `found` is `contains`: what it finds counts as evaluated, as what a branch finds does.
@@ -273,7 +285,7 @@ class _Inspector:
             yield "here", self.targets[id(schema)]
             if id(schema) in self.alone:
                 return
-        for keyword, child in subschemas(schema):
+        for keyword, child in iter_subschemas(schema):
             if keyword in _NEVER_APPLIED:
                 continue
             if keyword in IN_PLACE_ONE or keyword in IN_PLACE_LISTS or keyword in IN_PLACE_MAPS:
@@ -282,7 +294,7 @@ class _Inspector:
                 yield _PLACES.get(keyword, "wild"), child
 
 
-def draft_of(schema: Any) -> Draft | None:
+def declared_draft(schema: Any) -> Draft | None:
     """Return the dialect that `$schema` names, or None."""
     named = schema.get("$schema") if is_object(schema) else None
     if not isinstance(named, str):
@@ -293,10 +305,10 @@ def draft_of(schema: Any) -> Draft | None:
 def unknown_formats(nodes: Iterable[dict[str, Any]], draft: Draft) -> set[str]:
     """Return the names of formats that the validator does not assert."""
     names = (node.get("format") for node in nodes)
-    return {name for name in names if isinstance(name, str) and not _known_format(name, draft)}
+    return {name for name in names if isinstance(name, str) and not _is_known_format(name, draft)}
 
 
-def _patterns(node: dict[str, Any]) -> Iterator[str]:
+def _iter_patterns(node: dict[str, Any]) -> Iterator[str]:
     """Yield the regular expressions that a schema holds itself."""
     if isinstance(node.get("pattern"), str):
         yield node["pattern"]
@@ -305,7 +317,7 @@ def _patterns(node: dict[str, Any]) -> Iterator[str]:
 
 
 @cache
-def validators() -> dict[Draft, Callable[..., jsonschema_rs.Validator]]:
+def validator_classes() -> dict[Draft, Callable[..., jsonschema_rs.Validator]]:
     """Return the validator class of each dialect."""
     import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
 
@@ -319,16 +331,16 @@ def validators() -> dict[Draft, Callable[..., jsonschema_rs.Validator]]:
 
 
 @lru_cache(maxsize=512)
-def _known_format(name: str, draft: Draft) -> bool:
+def _is_known_format(name: str, draft: Draft) -> bool:
     """Ask the validator itself: it refuses to compile an unknown name when told to."""
     try:
-        validators()[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
+        validator_classes()[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
     except ValueError:
         return False
     return True
 
 
-def _join(base: str, reference: str) -> str:
+def _resolve_uri(base: str, reference: str) -> str:
     """Resolve a URI reference (RFC 3986); also for `urn:` bases, which urljoin does not know."""
     if reference.startswith("#") or not reference:
         return base.partition("#")[0] + reference

@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.schema.completeness import is_sealed
-from pokayoke.core.schema.cost import Limit, exceeded, guarded, limits_of
-from pokayoke.core.schema.explain import Effort, describe
-from pokayoke.core.schema.index import Draft, Known, SchemaMap
-from pokayoke.core.schema.problems import Problem, problem_of, unusable
-from pokayoke.core.schema.safety import inspect_schema, validators
+from pokayoke.core.schema.cost import Limit, find_exceeded_limit, limit_validator, value_limits
+from pokayoke.core.schema.explain import Effort, explain_problems
+from pokayoke.core.schema.index import Draft, ExplanationCache, SchemaMap
+from pokayoke.core.schema.problems import SchemaProblem, build_problem, unusable_problem
+from pokayoke.core.schema.safety import inspect_schema, validator_classes
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class Schema:
     ) -> None:
         """Keep the validator's method beside the facts found while inspecting."""
         self._map = schema_map
-        self._known = Known(schema_map.draft, compile_lone)  # filled when something is wrong, once per keyword
+        self._known = ExplanationCache(
+            schema_map.draft, compile_lone
+        )  # filled when something is wrong, once per keyword
         self.places: dict[Any, Any] = {}
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
@@ -64,7 +66,7 @@ class Schema:
         """Name the draft; the schema itself may be long."""
         return f"<Schema {self.draft}>"
 
-    def target(self, node: dict[str, Any]) -> Any:
+    def resolve_ref(self, node: dict[str, Any]) -> Any:
         """Return what the `$ref` of one of this schema's own subschemas points to, or None."""
         return self._map.targets.get(id(node))
 
@@ -73,14 +75,16 @@ class Schema:
 
         Fails closed: deep nesting, non-finite numbers and every exception of the validator are False.
         """
-        if unusable(value) is not None:
+        if unusable_problem(value) is not None:
             return False
         try:
             return self.is_valid(value)
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
             return False
 
-    def problems(self, value: Any, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Problem, ...]:
+    def find_problems(
+        self, value: Any, *, parsed: bool = False, effort: Effort | None = None
+    ) -> tuple[SchemaProblem, ...]:
         """Return everything that is wrong with a value, in the order of the schema; () if valid.
 
         At most `schema_problems.MAX_PROBLEMS`, and never none for a value that `accepts` refuses.
@@ -90,20 +94,20 @@ class Schema:
             parsed: True if it came out of the strict parser, so it cannot be anything but JSON.
             effort: what the explanation takes is added to it.
         """
-        broken = None if parsed else unusable(value)
+        broken = None if parsed else unusable_problem(value)
         if broken is not None:
             return (broken,)
         try:
             if self.is_valid(value):
                 return ()
         except Exception:  # noqa: BLE001 - fail closed: what cannot be validated is not valid
-            return (problem_of("", "json", "a value that can be validated", value, {}, self.raw),)
-        beyond = exceeded(value, self.limits) if self.limits else None
+            return (build_problem("", "json", "a value that can be validated", value, {}, self.raw),)
+        beyond = find_exceeded_limit(value, self.limits) if self.limits else None
         if beyond is not None:
-            return (problem_of("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
-        return describe(value, self._map, self._known, effort)
+            return (build_problem("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
+        return explain_problems(value, self._map, self._known, effort)
 
-    def admits_nothing_missing(self, value: Any) -> bool:
+    def is_provably_complete(self, value: Any) -> bool:
         """Return whether the schema proves that nothing was lost after this value.
 
         True only if the value is valid and no value that goes on where this one ends (one more
@@ -139,25 +143,25 @@ def compile_schema(
     schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
     from jsonschema_rs import RegexOptions  # noqa: PLC0415 - 10 ms of import, for those who have a schema
 
-    validator = validators()[schema_map.draft]
+    validator = validator_classes()[schema_map.draft]
     options: dict[str, Any] = {
         "validate_formats": formats,
         "ignore_unknown_formats": True,
-        "pattern_options": RegexOptions(size_limit=_pattern_size(len(schema_map.patterns))),
+        "pattern_options": RegexOptions(size_limit=_pattern_size_limit(len(schema_map.patterns))),
         "offline": True,
     }
     registry: dict[str, Any] = {}
     try:
         if schema_map.resources:
-            registry["registry"] = _registry(schema_map)
+            registry["registry"] = _build_registry(schema_map)
         compiled = validator(schema_map.root, **options, **registry)
     except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
-        raise ContractError(_reason(where, exc)) from None
-    limits = limits_of(schema_map.patterns, schema_map.paths, unique=schema_map.unique)
-    return Schema(schema_map, guarded(compiled.is_valid, limits), partial(validator, **options), limits)
+        raise ContractError(_compile_error_text(where, exc)) from None
+    limits = value_limits(schema_map.patterns, schema_map.paths, unique=schema_map.unique)
+    return Schema(schema_map, limit_validator(compiled.is_valid, limits), partial(validator, **options), limits)
 
 
-def _pattern_size(patterns: int) -> int:
+def _pattern_size_limit(patterns: int) -> int:
     """Return how large one compiled pattern may get, in bytes, so that all together stay bounded.
 
     10 MB, the engine's own default, for the first twenty; a schema with thousands of patterns gets
@@ -166,7 +170,7 @@ def _pattern_size(patterns: int) -> int:
     return max(500_000, min(10_000_000, 200_000_000 // max(patterns, 1)))
 
 
-def _registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
+def _build_registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
     """Return the documents that were handed in, in the dialect of the schema where they name none."""
     import jsonschema_rs  # noqa: PLC0415 - as above
 
@@ -178,15 +182,15 @@ def _registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
         "2020-12": jsonschema_rs.Draft202012,
     }
     documents = list(schema_map.resources.items())
-    return jsonschema_rs.Registry(documents, draft=drafts[schema_map.draft], retriever=_refuse)
+    return jsonschema_rs.Registry(documents, draft=drafts[schema_map.draft], retriever=_refuse_retrieval)
 
 
-def _refuse(uri: str) -> Any:
+def _refuse_retrieval(uri: str) -> Any:
     """Answer a request for a document nobody handed in: never."""
     raise LookupError(f"{uri} was not handed in")
 
 
-def _reason(where: str, exc: Exception) -> str:
+def _compile_error_text(where: str, exc: Exception) -> str:
     """Say why a schema does not compile and what to do about it."""
     text = str(getattr(exc, "message", "") or exc)[:300]
     if '"regex"' in text:

@@ -8,19 +8,19 @@ large; they are multiplied out here. RE2 simply refuses products above 1,000; si
 
 from __future__ import annotations
 
-from pokayoke.core.text.rare import rare
+from pokayoke.core.text.rare import compile_pattern
 
 _PIECE = r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)(?P<open>,(?P<most>\d*))?\}|(?P<enter>\()|(?P<leave>\))|."
 
 
-def weight(pattern: str) -> int:
+def pattern_weight(pattern: str) -> int:
     """Return how many single steps a pattern has once its repetitions are written out; at least 1.
 
     An estimate that does not fail: what is no valid pattern is refused by the engine.
     """
     totals = [0]  # of the open groups, innermost last
     last = 0  # of what a repetition would repeat
-    for token in rare(_PIECE).finditer(pattern):
+    for token in compile_pattern(_PIECE).finditer(pattern):
         if token["enter"]:
             totals.append(0)
             last = 0
@@ -28,7 +28,7 @@ def weight(pattern: str) -> int:
             last = totals.pop() if len(totals) > 1 else 0
             totals[-1] += last
         elif token["least"]:
-            times = max(_count(token["least"]), _count(token["most"] or ""), 1) + bool(token["open"] == ",")
+            times = max(_parse_count(token["least"]), _parse_count(token["most"] or ""), 1) + bool(token["open"] == ",")
             totals[-1] += last * (times - 1)
             last *= times
         elif token[0] not in "*+?|^$":
@@ -37,6 +37,6 @@ def weight(pattern: str) -> int:
     return max(sum(totals), 1)
 
 
-def _count(digits: str) -> int:
+def _parse_count(digits: str) -> int:
     """Return a repetition count; one of many digits is refused by the engine, whatever it is."""
     return int(digits[:7] or "0")

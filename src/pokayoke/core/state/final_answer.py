@@ -9,10 +9,10 @@ from functools import lru_cache
 import msgspec
 
 from pokayoke.core.call import Outcome, StopReason
-from pokayoke.core.host_input import answer_of
+from pokayoke.core.host_input import as_answer
 from pokayoke.core.text.neutralise import neutralise
 
-_MOST_NAMED = 20
+_MAX_NAMES = 20
 _NAME_CHARS = 64
 
 
@@ -50,7 +50,7 @@ def final_answer(
     Args:
         text: what the model wrote; None or blank if it wrote nothing.
         done: names of the writes that took effect, in order.
-        not_done: what was refused or failed, in order, with reasons; see `remember`.
+        not_done: what was refused or failed, in order, with reasons; see `add_not_done`.
         stop_reason: why the run ended, if it has.
         unmet: tools of writes that were tried and not done, each with the reason; `in_doubt` if it may have been.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
@@ -61,9 +61,9 @@ def final_answer(
     Raises:
         UsageError: what the model wrote is neither a text nor None.
     """
-    text = answer_of(text)
+    text = as_answer(text)
     if text is not None and text.strip():
-        note = _note(unmet)
+        note = _unmet_note(unmet)
         shown = f"{text}\n\n[{note}]" if note else text
         return Answer(
             shown, verified=certain and not note and stop_reason in (None, "success"), stop_reason=stop_reason
@@ -74,36 +74,36 @@ def final_answer(
     times = [name if count == 1 else f"{name} ({count} times)" for name, count in Counter(done).items()]
     unchanged = certain and harmless and not doubts
     parts.append(f"Done: {', '.join(times)}." if done else "Nothing was changed." if unchanged else "")
-    parts.append(_unknown(doubts))
+    parts.append(_doubts_sentence(doubts))
     if not certain:
         parts.append("What was changed before cannot be looked up now.")
     if not_done:
-        named = [*not_done][:_MOST_NAMED] + ["and more"] * (len(not_done) > _MOST_NAMED)
+        named = [*not_done][:_MAX_NAMES] + ["and more"] * (len(not_done) > _MAX_NAMES)
         parts.append(f"Not done: {'; '.join(named)}.")
     return Answer(" ".join(filter(None, parts)), verified=False, stop_reason=stop_reason)
 
 
-def _note(unmet: Collection[tuple[str, str]]) -> str:
+def _unmet_note(unmet: Collection[tuple[str, str]]) -> str:
     """What is said of the writes that a text may claim: what may have happened is not told as not done."""
     known = {tool: reason for tool, reason in unmet if reason != "in_doubt"}
     failed = ", ".join(f"{tool} ({reason})" for tool, reason in known.items())
-    unknown = _unknown(dict.fromkeys(tool for tool, reason in unmet if reason == "in_doubt"))
+    unknown = _doubts_sentence(dict.fromkeys(tool for tool, reason in unmet if reason == "in_doubt"))
     return " ".join(filter(None, (f"Not done: {failed}." if failed else "", unknown)))
 
 
-def _unknown(doubts: Collection[str]) -> str:
-    return f"It is not known whether {', '.join([*doubts][:_MOST_NAMED])} took effect." if doubts else ""
+def _doubts_sentence(doubts: Collection[str]) -> str:
+    return f"It is not known whether {', '.join([*doubts][:_MAX_NAMES])} took effect." if doubts else ""
 
 
-def remember(not_done: dict[str, None], outcome: Outcome) -> None:
+def add_not_done(not_done: dict[str, None], outcome: Outcome) -> None:
     """Add what did not end well, each thing once; beyond twenty only that there was more.
 
     The tool's name may be one that the model invented: it is cut, and shown so that it does nothing.
     """
-    if len(not_done) <= _MOST_NAMED:
-        not_done[f"{_shown(outcome.tool[:_NAME_CHARS])}: {outcome.stop_reason}"] = None
+    if len(not_done) <= _MAX_NAMES:
+        not_done[f"{_display_name(outcome.tool[:_NAME_CHARS])}: {outcome.stop_reason}"] = None
 
 
 @lru_cache(512)
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     return neutralise(name.replace("\n", " "))

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from pokayoke.core.state.kill_switch import IN_A_ROW, LATEST, LEAST, SECONDS, SHARE
+from pokayoke.core.state.kill_switch import MIN_OUTPUTS, TRIP_SHARE, TRIP_STREAK, WINDOW_OUTPUTS, WINDOW_SECONDS
 
-Rule = Literal["share", "in_a_row"]
+SpikeRule = Literal["share", "in_a_row"]
 
-VALID_AGAIN: Final = 5
+VALID_TO_RECOVER: Final = 5
 """Valid outputs one after the other without which no spike is over."""
 
 
@@ -37,7 +37,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["invalid_output_spike"] = "invalid_output_spike"
     tool: str
-    rule: Rule
+    rule: SpikeRule
     invalid: int
     outputs: int
     in_a_row: int
@@ -52,7 +52,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.invalid} of the last {self.outputs} outputs of {self.tool} broke its contract"
 
 
-def spike(outputs: int, invalid: int, in_a_row: int) -> Rule | None:
+def spike_rule(outputs: int, invalid: int, in_a_row: int) -> SpikeRule | None:
     """Say whether a tool's latest outputs are a spike.
 
     Args:
@@ -63,12 +63,12 @@ def spike(outputs: int, invalid: int, in_a_row: int) -> Rule | None:
     Returns:
         The rule that says so, or None.
     """
-    if in_a_row >= IN_A_ROW:
+    if in_a_row >= TRIP_STREAK:
         return "in_a_row"
-    return "share" if outputs >= LEAST and invalid >= SHARE * outputs else None
+    return "share" if outputs >= MIN_OUTPUTS and invalid >= TRIP_SHARE * outputs else None
 
 
-def output_of(event: Mapping[str, Any]) -> bool | None:
+def output_validity(event: Mapping[str, Any]) -> bool | None:
     """Say what a trace event tells of an output that reached the validator.
 
     Args:
@@ -87,7 +87,7 @@ def output_of(event: Mapping[str, Any]) -> bool | None:
     return False if status in ("degraded", "invalid_output") else None
 
 
-class Window:
+class OutputWindow:
     """The latest outputs of one tool: the last 50, as far as they are not older than 15 minutes.
 
     Attributes:
@@ -102,10 +102,10 @@ class Window:
         self._latest: deque[tuple[float, bool]] = deque()
         self.invalid = self.in_a_row = self.valid_in_a_row = 0
 
-    def add(self, at: float, *, valid: bool) -> None:
+    def add_output(self, at: float, *, valid: bool) -> None:
         """Add an output; the fifty-first pushes the oldest out."""
-        if len(self._latest) == LATEST:
-            self._forget()
+        if len(self._latest) == WINDOW_OUTPUTS:
+            self._drop_oldest()
         self._latest.append((at, valid))
         if valid:
             self.in_a_row = 0
@@ -115,32 +115,32 @@ class Window:
             self.in_a_row += 1
             self.valid_in_a_row = 0
 
-    def outputs(self, now: float) -> int:
+    def output_count(self, now: float) -> int:
         """Return how many there are; those that are too old leave first."""
-        while self._latest and now - self._latest[0][0] > SECONDS:
-            self._forget()
+        while self._latest and now - self._latest[0][0] > WINDOW_SECONDS:
+            self._drop_oldest()
         return len(self._latest)
 
-    def rate(self, now: float) -> float | None:
+    def invalid_share(self, now: float) -> float | None:
         """Return the share of invalid outputs, 0 to 1, or None if there were none lately."""
-        outputs = self.outputs(now)
+        outputs = self.output_count(now)
         return self.invalid / outputs if outputs else None
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         if not self._latest.popleft()[1]:
             self.invalid -= 1
 
 
-class Watch:
+class SpikeDetector:
     """Finds the spikes of one tool and tells each once."""
 
     __slots__ = ("_spiking", "_window")
 
     def __init__(self) -> None:
-        self._window = Window()
+        self._window = OutputWindow()
         self._spiking = False
 
-    def told(self, tool: str, at: float, *, valid: bool, run_id: str | None = None) -> Alert | None:
+    def add_output(self, tool: str, at: float, *, valid: bool, run_id: str | None = None) -> Alert | None:
         """Take an output in.
 
         Args:
@@ -154,13 +154,13 @@ class Watch:
             over: no rule holds any more and five valid outputs came one after the other.
         """
         window = self._window
-        window.add(at, valid=valid)
+        window.add_output(at, valid=valid)
         if not self._spiking and not window.invalid:
             return None
-        outputs = window.outputs(at)
-        rule = spike(outputs, window.invalid, window.in_a_row)
+        outputs = window.output_count(at)
+        rule = spike_rule(outputs, window.invalid, window.in_a_row)
         if self._spiking:
-            self._spiking = rule is not None or window.valid_in_a_row < VALID_AGAIN
+            self._spiking = rule is not None or window.valid_in_a_row < VALID_TO_RECOVER
             return None
         if rule is None:
             return None

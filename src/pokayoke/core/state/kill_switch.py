@@ -19,28 +19,28 @@ CODES: dict[str, str] = {
     "kill_switch": "a tool's outputs are unusable at the moment, so writes that may build on them are refused",
 }
 
-ITSELF = "pokayoke"
+AUTOMATIC_ACTOR = "pokayoke"
 """Who flips a switch that no person flips."""
-LATEST = 50
+WINDOW_OUTPUTS = 50
 """Outputs a rate looks at."""
-SECONDS = 900.0
+WINDOW_SECONDS = 900.0
 """How long an output is looked at."""
-LEAST = 10
+MIN_OUTPUTS = 10
 """Outputs below which a share says nothing."""
-SHARE = 0.3
+TRIP_SHARE = 0.3
 """Share of invalid outputs at which a tool's switch trips."""
-IN_A_ROW = 3
+TRIP_STREAK = 3
 """Invalid outputs one after the other at which it trips, however old the first is."""
-_LEAST_EVERYWHERE, _SHARE_EVERYWHERE = 20, 0.2
-_FEWEST, _FEWEST_EVERYWHERE = 6, 8
+_MIN_OUTPUTS_ALL_TOOLS, _TRIP_SHARE_ALL_TOOLS = 20, 0.2
+_MIN_INVALID, _MIN_INVALID_ALL_TOOLS = 6, 8
 """So many have to be invalid for a share to count: of the few outputs of a quiet hour, three may be chance."""
-_PAUSE, _HOUR = 60.0, 3_600.0
+_FIRST_PAUSE, _HOUR = 60.0, 3_600.0
 """Seconds before the first probe, doubled by each trip of the last hour."""
 _TRIPS_PER_HOUR = 3
-PROBES = 5
+PROBES_TO_CLOSE = 5
 """Valid reads in a row that close a switch which is half open."""
 
-EVERYTHING = "*"
+ALL_TOOLS = "*"
 """The scope of the switch for all tools: while it is open, nothing is written."""
 
 SwitchMode = Literal["closed", "open", "half_open"]
@@ -72,7 +72,7 @@ class Switch(msgspec.Struct, frozen=True, gc=False):
     by: str = ""
 
 
-class Rate(msgspec.Struct, frozen=True, gc=False):
+class OutputRate(msgspec.Struct, frozen=True, gc=False):
     """The latest outputs of one tool.
 
     Args:
@@ -86,7 +86,7 @@ class Rate(msgspec.Struct, frozen=True, gc=False):
     streak: int = 0
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class OutputObservation(msgspec.Struct, frozen=True, gc=False):
     """One output that reached the validator.
 
     Args:
@@ -105,7 +105,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     run_id: str | None = None
 
 
-class Board(msgspec.Struct, frozen=True, gc=False):
+class SwitchState(msgspec.Struct, frozen=True, gc=False):
     """All switches and rates, read while nobody else can change them.
 
     Args:
@@ -114,7 +114,7 @@ class Board(msgspec.Struct, frozen=True, gc=False):
         doubtful: tools with an effect in doubt; their switches are closed by a person only.
     """
 
-    rates: Mapping[str, Rate] = {}
+    rates: Mapping[str, OutputRate] = {}
     switches: Mapping[str, Switch] = {}
     doubtful: frozenset[str] = frozenset()
 
@@ -124,9 +124,9 @@ class Board(msgspec.Struct, frozen=True, gc=False):
         return max((switch.epoch for switch in self.switches.values()), default=0)
 
 
-def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
+def count_outputs(board: SwitchState, seen: Iterable[OutputObservation], now: float) -> SwitchState:
     """Return the rates and switches that change because of these outputs, in the order they came."""
-    rates: dict[str, Rate] = {}
+    rates: dict[str, OutputRate] = {}
     switches: dict[str, Switch] = {}
     valid: dict[str, int] = {}
     """By tool, the outputs that only add to its rate, which is done for all of them at once: nearly all are such."""
@@ -139,80 +139,82 @@ def count(board: Board, seen: Iterable[Seen], now: float) -> Board:
             valid[one.tool] = valid.get(one.tool, 0) + 1
             continue
         _add_valid(rates, board, valid, now)
-        rate = rates[one.tool] = _noted(_rate(rates, board, one.tool, now), one.valid, now)
-        merged = Board({**board.rates, **rates}, {**board.switches, **switches}, board.doubtful)
-        after = _after(merged, switch, rate, one, now)
+        rate = rates[one.tool] = _add_outputs(_current_rate(rates, board, one.tool, now), one.valid, now)
+        merged = SwitchState({**board.rates, **rates}, {**board.switches, **switches}, board.doubtful)
+        after = _next_switch(merged, switch, rate, one, now)
         if after is not switch:
             switches[one.tool] = after
         if after.mode != switch.mode:
-            rates[one.tool] = Rate(one.tool)
-        everything = merged.switches.get(EVERYTHING, Switch(EVERYTHING))
+            rates[one.tool] = OutputRate(one.tool)
+        everything = merged.switches.get(ALL_TOOLS, Switch(ALL_TOOLS))
         if not one.valid and everything.mode == "closed":
-            why = _everywhere(merged.rates, now)
+            why = _all_tools_reason(merged.rates, now)
             if why:
                 epoch = max(merged.epoch, after.epoch)
-                switches[EVERYTHING] = _tripped(everything, why, now, epoch, manual=True)
+                switches[ALL_TOOLS] = _build_tripped_switch(everything, why, now, epoch, manual=True)
     _add_valid(rates, board, valid, now)
-    return Board(rates, switches)
+    return SwitchState(rates, switches)
 
 
-def flipped(board: Board, scope: str, mode: Literal["open", "closed"], *, by: str, reason: str, now: float) -> Board:
+def flip_switch(
+    board: SwitchState, scope: str, mode: Literal["open", "closed"], *, by: str, reason: str, now: float
+) -> SwitchState:
     """Return the switch that a person has flipped, and the rates it looked at, which begin anew.
 
     They begin by being forgotten and not by the second of the flip: who flips may have another clock than who counts.
     """
     switch = Switch(scope, mode, board.epoch + 1, now, manual=mode == "open", reason=reason, by=by)
-    rates = {tool: Rate(tool) for tool in board.rates if scope in (EVERYTHING, tool)}
-    return Board(rates, {scope: switch})
+    rates = {tool: OutputRate(tool) for tool in board.rates if scope in (ALL_TOOLS, tool)}
+    return SwitchState(rates, {scope: switch})
 
 
-def probes_from(switch: Switch) -> float | None:
+def first_probe_at(switch: Switch) -> float | None:
     """The wall-clock second from which on valid reads close a switch; None if it is closed, or a person has to."""
     if switch.mode == "closed" or switch.manual:
         return None
-    return switch.since + min(_PAUSE * float(2 ** (len(switch.opened) - 1)), _HOUR)
+    return switch.since + min(_FIRST_PAUSE * float(2 ** (len(switch.opened) - 1)), _HOUR)
 
 
 def mode_at(switch: Switch, at: float) -> SwitchMode:
     """The mode at a wall-clock second: an open switch that may close by itself is half open after its pause."""
-    second = probes_from(switch)
+    second = first_probe_at(switch)
     return switch.mode if second is None or at < second else "half_open"
 
 
-def _young(rate: Rate, now: float) -> Rate:
+def _drop_old_outputs(rate: OutputRate, now: float) -> OutputRate:
     """The rate without what is too old to count."""
-    young = tuple(entry for entry in rate.recent if entry[0] > now - SECONDS)
-    return rate if len(young) == len(rate.recent) else Rate(rate.tool, young, rate.streak)
+    young = tuple(entry for entry in rate.recent if entry[0] > now - WINDOW_SECONDS)
+    return rate if len(young) == len(rate.recent) else OutputRate(rate.tool, young, rate.streak)
 
 
-def _rate(rates: Mapping[str, Rate], board: Board, tool: str, now: float) -> Rate:
+def _current_rate(rates: Mapping[str, OutputRate], board: SwitchState, tool: str, now: float) -> OutputRate:
     """The rate as it is now. What was counted just now holds nothing old."""
-    return rates.get(tool) or _young(board.rates.get(tool, Rate(tool)), now)
+    return rates.get(tool) or _drop_old_outputs(board.rates.get(tool, OutputRate(tool)), now)
 
 
-def _noted(rate: Rate, valid: bool, now: float, times: int = 1) -> Rate:
+def _add_outputs(rate: OutputRate, valid: bool, now: float, times: int = 1) -> OutputRate:
     """The rate with so many more outputs of a kind."""
-    recent = (*rate.recent, *((now, valid),) * min(times, LATEST))[-LATEST:]
-    return Rate(rate.tool, recent, 0 if valid else rate.streak + times)
+    recent = (*rate.recent, *((now, valid),) * min(times, WINDOW_OUTPUTS))[-WINDOW_OUTPUTS:]
+    return OutputRate(rate.tool, recent, 0 if valid else rate.streak + times)
 
 
-def _add_valid(rates: dict[str, Rate], board: Board, valid: dict[str, int], now: float) -> None:
+def _add_valid(rates: dict[str, OutputRate], board: SwitchState, valid: dict[str, int], now: float) -> None:
     """Add the valid outputs that wait to the rates of their tools."""
     for tool, times in valid.items():
-        rates[tool] = _noted(_rate(rates, board, tool, now), True, now, times)
+        rates[tool] = _add_outputs(_current_rate(rates, board, tool, now), True, now, times)
     valid.clear()
 
 
-def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> Switch:
+def _next_switch(board: SwitchState, switch: Switch, rate: OutputRate, one: OutputObservation, now: float) -> Switch:
     """The switch of the tool after one more output."""
     if switch.mode == "closed":
-        why = None if one.valid else _unusable(rate)
-        return switch if why is None else _trip(board, switch, why, now, one)
+        why = None if one.valid else _unusable_reason(rate)
+        return switch if why is None else _trip_tool_switch(board, switch, why, now, one)
     if mode_at(switch, one.at) != "half_open" or not one.read:
         return switch
     if not one.valid:
-        return _trip(board, switch, "a probe was invalid", now, one)
-    if switch.valid + 1 < PROBES:
+        return _trip_tool_switch(board, switch, "a probe was invalid", now, one)
+    if switch.valid + 1 < PROBES_TO_CLOSE:
         return msgspec.structs.replace(switch, valid=switch.valid + 1)
     return msgspec.structs.replace(
         switch,
@@ -220,17 +222,17 @@ def _after(board: Board, switch: Switch, rate: Rate, one: Seen, now: float) -> S
         epoch=board.epoch + 1,
         since=now,
         valid=0,
-        reason=f"{PROBES} valid outputs in a row",
-        by=ITSELF,
+        reason=f"{PROBES_TO_CLOSE} valid outputs in a row",
+        by=AUTOMATIC_ACTOR,
     )
 
 
-def _trip(board: Board, switch: Switch, why: str, now: float, one: Seen) -> Switch:
+def _trip_tool_switch(board: SwitchState, switch: Switch, why: str, now: float, one: OutputObservation) -> Switch:
     # A tool that writes is not called while its switch is open, so no probe could ever close it.
-    return _tripped(switch, why, now, board.epoch, manual=switch.scope in board.doubtful or not one.read)
+    return _build_tripped_switch(switch, why, now, board.epoch, manual=switch.scope in board.doubtful or not one.read)
 
 
-def _tripped(switch: Switch, why: str, now: float, epoch: int, *, manual: bool) -> Switch:
+def _build_tripped_switch(switch: Switch, why: str, now: float, epoch: int, *, manual: bool) -> Switch:
     opened = (*(at for at in switch.opened if at > now - _HOUR), now)
     return Switch(
         switch.scope,
@@ -240,31 +242,31 @@ def _tripped(switch: Switch, why: str, now: float, epoch: int, *, manual: bool) 
         manual=manual or len(opened) >= _TRIPS_PER_HOUR,
         opened=opened,
         reason=why,
-        by=ITSELF,
+        by=AUTOMATIC_ACTOR,
     )
 
 
-def _unusable(rate: Rate) -> str | None:
+def _unusable_reason(rate: OutputRate) -> str | None:
     bad, total = sum(not valid for _, valid in rate.recent), len(rate.recent)
-    if rate.streak >= IN_A_ROW:
+    if rate.streak >= TRIP_STREAK:
         return f"{rate.streak} invalid outputs in a row"
-    if total >= LEAST and bad >= max(_FEWEST, SHARE * total):
+    if total >= MIN_OUTPUTS and bad >= max(_MIN_INVALID, TRIP_SHARE * total):
         return f"{bad} of the last {total} outputs invalid"
     return None
 
 
-def _everywhere(rates: Mapping[str, Rate], now: float) -> str | None:
-    start = now - SECONDS
+def _all_tools_reason(rates: Mapping[str, OutputRate], now: float) -> str | None:
+    start = now - WINDOW_SECONDS
     entries = sorted((at, valid, rate.tool) for rate in rates.values() for at, valid in rate.recent if at > start)
-    latest = entries[-LATEST:]
+    latest = entries[-WINDOW_OUTPUTS:]
     bad = [tool for _, valid, tool in latest if not valid]
-    enough = len(bad) >= max(_FEWEST_EVERYWHERE, _SHARE_EVERYWHERE * len(latest))
-    if len(latest) >= _LEAST_EVERYWHERE and enough and len(set(bad)) > 1:
+    enough = len(bad) >= max(_MIN_INVALID_ALL_TOOLS, _TRIP_SHARE_ALL_TOOLS * len(latest))
+    if len(latest) >= _MIN_OUTPUTS_ALL_TOOLS and enough and len(set(bad)) > 1:
         return f"{len(bad)} of the last {len(latest)} outputs of {len(set(bad))} tools invalid"
     return None
 
 
-def switched_off(
+def open_switch_finding(
     switches: tuple[Switch, ...], tool: str, effect: Effect, sources: tuple[str, ...] | None
 ) -> Finding | None:
     """Say which open switch stops a call, or None if none does. Reads go on.
@@ -279,18 +281,18 @@ def switched_off(
     """
     if effect == "read":
         return None
-    found = [switch for switch in switches if switch.mode != "closed" and _concerns(switch.scope, tool, sources)]
+    found = [switch for switch in switches if switch.mode != "closed" and _is_relevant(switch.scope, tool, sources)]
     if not found:
         return None
-    return _stopped(min(found, key=lambda one: (one.scope != EVERYTHING, one.scope != tool, one.scope)), tool)
+    return _switch_finding(min(found, key=lambda one: (one.scope != ALL_TOOLS, one.scope != tool, one.scope)), tool)
 
 
-def _concerns(scope: str, tool: str, sources: tuple[str, ...] | None) -> bool:
-    return sources is None or scope in (EVERYTHING, tool) or scope in sources
+def _is_relevant(scope: str, tool: str, sources: tuple[str, ...] | None) -> bool:
+    return sources is None or scope in (ALL_TOOLS, tool) or scope in sources
 
 
-def _stopped(switch: Switch, tool: str) -> Finding:
-    what = "all writes are off" if switch.scope == EVERYTHING else f"the outputs of {switch.scope} are unusable"
+def _switch_finding(switch: Switch, tool: str) -> Finding:
+    what = "all writes are off" if switch.scope == ALL_TOOLS else f"the outputs of {switch.scope} are unusable"
     return Finding(
         code="kill_switch",
         blame="policy",

@@ -98,11 +98,11 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 """The kinds every guard knows, the first that fits counts. What is the host's or another caller's doing fits none."""
 
-_REPEATED: Final = "repeated_call"
+_REPEATED_CALL: Final = "repeated_call"
 _UNKNOWN_BUCKET: Final = "*"
 
 
-class Ending(msgspec.Struct, frozen=True, gc=False):
+class RoundEntry(msgspec.Struct, frozen=True, gc=False):
     """How one call of a round ended.
 
     Args:
@@ -118,7 +118,7 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
-def failure_of(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
+def failure_kind(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = ()) -> Kind | None:
     """Return the kind of failure an outcome is; None if it is none, nobody's fault here, or of a kind in `off`."""
     if outcome.ok or outcome.status == "pending" or not outcome.findings:
         return None
@@ -164,7 +164,7 @@ def without_own_kinds(policy: LoopPolicy) -> LoopPolicy:
     return msgspec.structs.replace(policy, off=tuple(name for name in policy.off if name in names), instructions=said)
 
 
-class Rounds:
+class TurnHistory:
     """What a turn has seen: which calls failed, which reads are old, how the calls of this round ended.
 
     Safe to share between threads: everything is one step on a list or a dictionary.
@@ -180,11 +180,11 @@ class Rounds:
         """Begin with nothing seen."""
         self.repeats = Repeats(size)
         self._size = size
-        self._endings: deque[Ending] = deque(maxlen=size)
+        self._endings: deque[RoundEntry] = deque(maxlen=size)
         self._writes = 0  # that took effect; each makes what was read before it old
-        self._known: OrderedDict[tuple[str, str], tuple[_Seen | None, int]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[_ResultMark | None, int]] = OrderedDict()
 
-    def note(
+    def count_outcome(
         self,
         outcome: Outcome,
         signature: str,
@@ -206,18 +206,18 @@ class Rounds:
         """
         tool = outcome.tool
         if outcome.status not in SUCCESSFUL:
-            self._failed(outcome, signature, kinds, policy)
+            self._count_failure(outcome, signature, kinds, policy)
             return
         if self.repeats.counts:
-            self.repeats.succeeded(tool)
+            self.repeats.forget_tool(tool)
         known, key = self._known, (tool, signature)
         # What the model reads, but for the id of the call, which is another one each time. Only its hash is kept:
         # with what was there before it, since a write may have changed what a read shows, and the same is then news.
         mark = hash(outcome.text.replace(outcome.call_id, "") if result is None else result)
         if outcome.content:  # of pictures and files the text only says how many there are
-            mark = hash((mark, _look_of(outcome.content)))
+            mark = hash((mark, _content_hash(outcome.content)))
         seen = (mark, self._writes if effect == "read" else 0)
-        before, times = known.pop(key, _NEVER)
+        before, times = known.pop(key, _NO_RESULT)
         times = times + 1 if before == seen else 1
         known[key] = (seen, times)
         if len(known) > self._size:
@@ -225,12 +225,12 @@ class Rounds:
         wrote = effect != "read" and outcome.status == "ok"
         if wrote:
             self._writes += 1
-        if times > policy.identical_results and not wrote and _REPEATED not in policy.off:
-            self._endings.append(Ending(tool, _REPEATED, detail=f"{times} times the same"))
+        if times > policy.identical_results and not wrote and _REPEATED_CALL not in policy.off:
+            self._endings.append(RoundEntry(tool, _REPEATED_CALL, detail=f"{times} times the same"))
         else:
-            self._endings.append(Ending(tool, progress=wrote or (times == 1 and outcome.status == "ok")))
+            self._endings.append(RoundEntry(tool, progress=wrote or (times == 1 and outcome.status == "ok")))
 
-    def close(self) -> tuple[Ending, ...]:
+    def end_round(self) -> tuple[RoundEntry, ...]:
         """End the round: return how its calls ended, in the order in which they did."""
         if not self._endings:
             return ()
@@ -243,36 +243,36 @@ class Rounds:
         self._known.clear()
         self._endings.clear()
 
-    def _failed(self, outcome: Outcome, signature: str, kinds: tuple[Kind, ...], policy: LoopPolicy) -> None:
+    def _count_failure(self, outcome: Outcome, signature: str, kinds: tuple[Kind, ...], policy: LoopPolicy) -> None:
         """Note a call that did not end well."""
         first = outcome.findings[0] if outcome.findings else None
-        if first is not None and _is_own(outcome, first):
-            self.repeats.failed(outcome.tool, signature)
-        kind = failure_of(outcome, kinds, policy.off)
+        if first is not None and _is_own_failure(outcome, first):
+            self.repeats.add_failure(outcome.tool, signature)
+        kind = failure_kind(outcome, kinds, policy.off)
         if kind is not None:
-            tool = outcome.tool[:_LONGEST_KEPT]  # a model may write any name, and the count is kept in the store
-            self._endings.append(Ending(tool, kind.name, detail=outcome.findings[0].code))
+            tool = outcome.tool[:_MAX_STORED_NAME]  # a model may write any name, and the count is kept in the store
+            self._endings.append(RoundEntry(tool, kind.name, detail=outcome.findings[0].code))
 
 
-_Seen = tuple[int, int]
+_ResultMark = tuple[int, int]
 """A hash of what a call brought, and how many writes there were before it."""
 
-_NEVER: Final[tuple[_Seen | None, int]] = (None, 0)
+_NO_RESULT: Final[tuple[_ResultMark | None, int]] = (None, 0)
 
 
-def _look_of(block: Any, depth: int = 5) -> int:
+def _content_hash(block: Any, depth: int = 5) -> int:
     """A hash of what is no text, as it came: dicts, lists and a framework's objects, without a copy of any bytes."""
     if depth and is_object(block):
-        return hash(tuple((name, _look_of(one, depth - 1)) for name, one in block.items()))
+        return hash(tuple((name, _content_hash(one, depth - 1)) for name, one in block.items()))
     if depth and isinstance(block, (list, tuple)):
-        return hash(tuple(_look_of(one, depth - 1) for one in cast("Iterable[Any]", block)))
+        return hash(tuple(_content_hash(one, depth - 1) for one in cast("Iterable[Any]", block)))
     try:
         return hash(block)
     except Exception:  # noqa: BLE001 - a tool's own object; what can be told by its fields is, all else is new each time
-        return _look_of(vars(block), depth - 1) if depth and hasattr(block, "__dict__") else id(block)
+        return _content_hash(vars(block), depth - 1) if depth and hasattr(block, "__dict__") else id(block)
 
 
-def _is_own(outcome: Outcome, first: Finding) -> bool:
+def _is_own_failure(outcome: Outcome, first: Finding) -> bool:
     """Whether a call failed by itself, so that sending it again would fail again.
 
     What is not run again after failures has not failed once more, and a refusal for which a tool is to blame is
@@ -283,20 +283,20 @@ def _is_own(outcome: Outcome, first: Finding) -> bool:
     return first.blame == "model" and first.code != "repeated_failure"
 
 
-def is_untroubled(count: LoopCount, endings: Iterable[Ending]) -> bool:
+def is_clean(count: LoopCount, endings: Iterable[RoundEntry]) -> bool:
     """Whether nothing has gone wrong, neither in a round nor before it, so that there is nothing to count or to end."""
     if count.streak or count.failing or count.seen:
         return False
     return not any(ending.kind for ending in endings)
 
 
-def counted(count: LoopCount, endings: tuple[Ending, ...], kinds: Mapping[str, Kind]) -> LoopCount:
+def count_round(count: LoopCount, endings: tuple[RoundEntry, ...], kinds: Mapping[str, Kind]) -> LoopCount:
     """Return the count after a round.
 
     A round is bad if a call failed. It adds to the streak unless another call of it brought progress;
     a round with progress and without failure ends the streak. Progress of a tool ends that tool's own.
     """
-    if is_untroubled(count, endings):
+    if is_clean(count, endings):
         return count
     bad = [ending for ending in endings if ending.kind]
     failing = dict(count.failing)
@@ -309,26 +309,26 @@ def counted(count: LoopCount, endings: tuple[Ending, ...], kinds: Mapping[str, K
             return count
         return msgspec.structs.replace(count, streak=0, failing=tuple(failing.items()), seen=())
     in_streak = [ending for ending in bad if ending.kind not in kinds or kinds[ending.kind].streak]
-    for bucket in {_bucket(ending, kinds): None for ending in in_streak}:
+    for bucket in {_failure_bucket(ending, kinds): None for ending in in_streak}:
         failing[bucket] = failing.get(bucket, 0) + 1
-    seen = (*count.seen, *((ending.kind, ending.tool, ending.detail) for ending in bad))[-_MOST_SEEN:]
+    seen = (*count.seen, *((ending.kind, ending.tool, ending.detail) for ending in bad))[-_MAX_ENTRIES:]
     streak = count.streak if progress or not in_streak else count.streak + 1
     return msgspec.structs.replace(
-        count, streak=streak, bad=count.bad + 1, failing=tuple(failing.items())[-_MOST_FAILING:], seen=seen
+        count, streak=streak, bad=count.bad + 1, failing=tuple(failing.items())[-_MAX_BUCKETS:], seen=seen
     )
 
 
-_MOST_SEEN: Final = 12
-_MOST_FAILING: Final = 64
-_LONGEST_KEPT: Final = 128  # characters; no tool can be registered under a longer name
+_MAX_ENTRIES: Final = 12
+_MAX_BUCKETS: Final = 64
+_MAX_STORED_NAME: Final = 128  # characters; no tool can be registered under a longer name
 
 
-def _bucket(ending: Ending, kinds: Mapping[str, Kind]) -> str:
+def _failure_bucket(ending: RoundEntry, kinds: Mapping[str, Kind]) -> str:
     kind = kinds.get(ending.kind)
     return ending.tool if kind is None or kind.by_tool else f"{_UNKNOWN_BUCKET}{ending.kind}"
 
 
-def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -> StopReason | None:
+def tools_off_reason(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -> StopReason | None:
     """Say why the tools have to go, or None if the run may go on."""
     stuck = max((times for _, times in count.failing), default=0)
     if count.streak <= policy.self_repair and stuck <= policy.tool_failures and count.bad < policy.bad_rounds:
@@ -337,7 +337,7 @@ def exhausted(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind]) -
     return reasons.pop() if len(reasons) == 1 else "loop_detected"
 
 
-def instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind], tools: Iterable[str]) -> str:
+def tools_off_instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind], tools: Iterable[str]) -> str:
     """Return what the model is told when its tools are taken away.
 
     Args:
@@ -354,28 +354,28 @@ def instruction(count: LoopCount, policy: LoopPolicy, kinds: Mapping[str, Kind],
     for name in dict.fromkeys(kind for kind, _, _ in count.seen):
         who = sorted({tool for kind, tool, _ in count.seen if kind == name})
         what = kinds[name].what if name in kinds else name
-        told.append(f"{what} ({_listed(who)})")
+        told.append(f"{what} ({_join_names(who)})")
         if name == "unknown_tool":
-            told.append(f"there are only {_listed(sorted(tools)) or 'no tools'}")
+            told.append(f"there are only {_join_names(sorted(tools)) or 'no tools'}")
     return (
-        f"{_when(count, policy)} you {'; '.join(told)}. "
+        f"{_bad_rounds_phrase(count, policy)} you {'; '.join(told)}. "
         "Tools are off for the rest of this turn. Answer the user now, in your own words: "
         "what you know, what was done, and what could not be done. Do not claim anything that no tool has confirmed."
     )
 
 
-def _when(count: LoopCount, policy: LoopPolicy) -> str:
+def _bad_rounds_phrase(count: LoopCount, policy: LoopPolicy) -> str:
     """The rounds that cost the tools: those in a row, or those of the turn, of which only the latest are told."""
     if count.streak > policy.self_repair:
         return f"In the last {count.streak} rounds" if count.streak > 1 else "In the last round"
     return f"{count.bad} rounds of this turn went wrong; in the latest of them"
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     """Some names, as data: a model may have written anything into them, and a catalogue may be long."""
-    shown = [repr(name[:_LONGEST_NAME]) for name in names[:_MOST_NAMES]]
-    return ", ".join(shown) + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
+    shown = [repr(name[:_MAX_NAME_CHARS]) for name in names[:_MAX_NAMES]]
+    return ", ".join(shown) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
-_LONGEST_NAME: Final = 64
-_MOST_NAMES: Final = 20
+_MAX_NAME_CHARS: Final = 64
+_MAX_NAMES: Final = 20

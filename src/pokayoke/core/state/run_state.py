@@ -104,7 +104,7 @@ class RunState(msgspec.Struct, frozen=True):
         return self.mode
 
 
-def worsen(state: RunState, mode: Mode, reason: StopReason) -> RunState:
+def step_down_to(state: RunState, mode: Mode, reason: StopReason) -> RunState:
     """Step down the ladder. A mode at or above the present one changes nothing."""
     if _RANK[mode] <= _RANK[state.mode]:
         return state
@@ -127,10 +127,10 @@ def latch(state: RunState, taint: Taint) -> RunState:
     return msgspec.structs.replace(state, taints=(*kept, taint))
 
 
-def tainted(state: RunState, taint: Taint, *, stops: bool) -> RunState:
+def latch_and_stop(state: RunState, taint: Taint, *, stops: bool) -> RunState:
     """`latch`; where an invalid output stops its run, stop it too."""
     state = latch(state, taint)
-    return worsen(state, "stopped", "invalid_tool_output") if stops else state
+    return step_down_to(state, "stopped", "invalid_tool_output") if stops else state
 
 
 def unlatch(state: RunState, tool: str, identity: str | None = None, *, step: int | None = None) -> RunState:
@@ -151,7 +151,7 @@ def unlatch(state: RunState, tool: str, identity: str | None = None, *, step: in
     return state if len(kept) == len(state.taints) else msgspec.structs.replace(state, taints=kept)
 
 
-def blocked(state: RunState, effect: Effect, sources: tuple[str, ...] | None) -> Finding | None:
+def block_finding(state: RunState, effect: Effect, sources: tuple[str, ...] | None) -> Finding | None:
     """Say why a call of this effect may not run now, or None if it may.
 
     Args:
@@ -177,10 +177,10 @@ def blocked(state: RunState, effect: Effect, sources: tuple[str, ...] | None) ->
         )
     if effect == "read":
         return None
-    return _write_blocked(state, sources)
+    return _write_block_finding(state, sources)
 
 
-def _write_blocked(state: RunState, sources: tuple[str, ...] | None) -> Finding | None:
+def _write_block_finding(state: RunState, sources: tuple[str, ...] | None) -> Finding | None:
     if state.mode == "safe_mode":
         return Finding(
             code="writes_off",
@@ -214,18 +214,18 @@ class Repeats:
         self.counts: OrderedDict[tuple[str, str], int] = OrderedDict()
         """How often each call failed since it (or its tool) last succeeded; empty where nothing fails."""
 
-    def count(self, tool: str, signature: str) -> int:
+    def failure_count(self, tool: str, signature: str) -> int:
         """How often this very call failed since it (or its tool) last succeeded."""
         return self.counts.get((tool, signature), 0)
 
-    def failed(self, tool: str, signature: str) -> None:
+    def add_failure(self, tool: str, signature: str) -> None:
         """Note a failure that was the model's or the tool's doing."""
         key = (tool, signature)
         self.counts[key] = self.counts.pop(key, 0) + 1
         if len(self.counts) > self._size:
             self.counts.popitem(last=False)
 
-    def succeeded(self, tool: str) -> None:
+    def forget_tool(self, tool: str) -> None:
         """Forget the failures of a tool that just did its work."""
         # Calls of other threads come and go meanwhile: iterate over a copy, and miss nobody's key.
         for key in tuple(self.counts):
@@ -237,8 +237,8 @@ class Repeats:
         self.counts.clear()
 
 
-def repeated(tool: str, count: int) -> Finding:
-    """The finding for a call that has failed `count` times in a row without a change."""
+def repeated_finding(tool: str, count: int) -> Finding:
+    """The finding for a call that has failed `failure_count` times in a row without a change."""
     return Finding(
         code="repeated_failure",
         message=f"{tool} was called {count} times in a row with the same arguments and failed each time",
@@ -250,7 +250,7 @@ def repeated(tool: str, count: int) -> Finding:
     )
 
 
-def over_budget(kind: str, used: float, allowed: float) -> Finding:
+def budget_finding(kind: str, used: float, allowed: float) -> Finding:
     """The finding for a budget that is used up."""
     return Finding(
         code="budget_exhausted",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pokayoke.core.text.rare import rare
+from pokayoke.core.text.rare import compile_pattern
 
 
 def clip(text: str, most: int) -> str:
@@ -10,14 +10,14 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def first_words(text: str, most: int) -> str:
+def clip_at_word(text: str, most: int) -> str:
     """Return a text of `most` characters at the most that was cut, if it was, where no word ends up in two.
 
     For words of others, which are searched for secrets later: half a secret is not known for one.
     """
     if len(text) <= most:
         return text
-    kept = rare(_WHOLE).match(text, 0, most)
+    kept = compile_pattern(_WHOLE).match(text, 0, most)
     return "…" if kept is None else kept[0].rstrip() + "…"
 
 

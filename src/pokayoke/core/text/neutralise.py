@@ -15,10 +15,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from pokayoke.core.text.rare import rare
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import linear_search
 
-UNSEEN: Final = (
+INVISIBLE: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff"
 )
@@ -29,14 +29,14 @@ line feed, invisible and reordering marks, separators, lone surrogates, tags. A 
 
 # Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
 _LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xed\xef\xf0\xf3"
-_KEPT = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
+_SUSPECT_BYTES = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
 # Marks in square brackets: Mistral's and Llama's by name, EXAONE's between bars, MiniMax's as they are.
 _MARKS = "INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "IMG", "THINK"
-_BARRED = ("system", "user", "assistant", "tool", "endofturn")
-_TILDED = (r"\]~b\]", r"\]~!b\[", r"\[e~\[")
+_BAR_MARKS = ("system", "user", "assistant", "tool", "endofturn")
+_TILDE_MARKS = (r"\]~b\]", r"\]~!b\[", r"\[e~\[")
 # All that they are made of, but small letters: where one stands in the text, it stands in what the pass leaves.
 _MARK_LETTERS = bytes(frozenset("".join(_MARKS).encode() + b"[/]|~!"))
-_HARMLESS = bytes(code for code in range(256) if code not in _KEPT | frozenset(_MARK_LETTERS))
+_HARMLESS = bytes(code for code in range(256) if code not in _SUSPECT_BYTES | frozenset(_MARK_LETTERS))
 # In free text a paragraph or a heading can look like a turn; JSON holds no raw line break.
 _HARMLESS_IN_TEXT = bytes(code for code in _HARMLESS if code not in b"\n#")
 # Which sequences are really meant, by lead byte: each pattern begins with a literal, so it is a memchr.
@@ -56,7 +56,7 @@ _SEQUENCES = {
 # --- the slow pass ------------------------------------------------------------------------------
 
 # Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators, surrogates.
-_UNSEEN = (
+_INVISIBLE_RUN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
@@ -85,7 +85,7 @@ _TAG = (
     rf"|[\u1438\u2039\u2329\u276e\u27e8\u3008](?={_FILL}(?:tool[-_]outputs?|context[-_]note)(?![a-z0-9_-]))"
 )
 _BRACKETS = (
-    rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\]|\|(?:{'|'.join(_BARRED)})\|\]|e~\[)"
+    rf"\[(?= ?/? ?(?:{'|'.join(_MARKS)}) ?\]|\|(?:{'|'.join(_BAR_MARKS)})\|\]|e~\[)"
     r"|\](?=~b\]|~!b\[)"
 )
 # A turn of a plain-text transcript: a role alone at the start of a paragraph, or a prompt's heading. Each
@@ -94,8 +94,10 @@ _BRACKETS = (
 _BLANKS = r"[ \t\r\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]*"
 _ROLES = "(?:[Hh]uman|HUMAN|[Aa]ssistant|ASSISTANT|System|SYSTEM|User|USER)"
 _ROLE = _BLANKS + _ROLES + _BLANKS + r"(?P<mark>[:\uff1a])"
-_TITLED = "System|SYSTEM|User|USER|Assistant|ASSISTANT|Human|HUMAN"
-_TITLE = _BLANKS + r"(?P<mark>#)#{1,5}" + _BLANKS + rf"(?:Instruction|INSTRUCTION|Response|RESPONSE|{_TITLED})[sS]?:"
+_HEADING_ROLES = "System|SYSTEM|User|USER|Assistant|ASSISTANT|Human|HUMAN"
+_TITLE = (
+    _BLANKS + r"(?P<mark>#)#{1,5}" + _BLANKS + rf"(?:Instruction|INSTRUCTION|Response|RESPONSE|{_HEADING_ROLES})[sS]?:"
+)
 _TURN = r"\n" + _BLANKS + r"\n" + _ROLE
 # A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
 _FIRST_TURN = rf"(?:{_BLANKS}\n)?{_ROLE}"
@@ -114,15 +116,15 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
     if data is None:
         data = text.encode(errors="surrogatepass")
     # For text beyond ASCII the search would take longer than the whole way.
-    if data.isascii() and (is_plain_json(text, data) if json else not _may_act()(text)):
+    if data.isascii() and (is_harmless_json(text, data) if json else not _active_text_search()(text)):
         return text
-    return _neutralised(text, data, json=json)
+    return _neutralise_slow(text, data, json=json)
 
 
-def is_plain_json(text: str, data: bytes) -> bool:
+def is_harmless_json(text: str, data: bytes) -> bool:
     """Return True only if a compact JSON text in ASCII needs no change: the look that is enough for most."""
     # Every other control character is an escape in JSON, and every other sign of a mark stands in brackets.
-    return _OPENS not in data and _DELETE not in data and not _marked_in_brackets()(text)
+    return _OPENS not in data and _DELETE not in data and not _bracket_mark_search()(text)
 
 
 # As numbers: for `bytes in bytes` this Python raises and drops an exception before it looks.
@@ -130,46 +132,56 @@ _OPENS, _DELETE = b"<\x7f"
 
 
 @functools.cache
-def _marked_in_brackets() -> Callable[[str], bool]:
+def _bracket_mark_search() -> Callable[[str], bool]:
     """Compile once, and not while importing. Literals only: they are searched all at once (63 at most)."""
     forms = (r"\[%s", r"\[ %s", r"\[/%s", r"\[/ %s", r"\[ /%s", r"\[ / %s")
-    others = (*(rf"\[\|{name}\|\]" for name in _BARRED), *_TILDED)
+    others = (*(rf"\[\|{name}\|\]" for name in _BAR_MARKS), *_TILDE_MARKS)
     bare = {re.sub("[a-z]", "", form) for form in others}
-    return matcher("|".join((*(form % name for name in _heads() for form in forms), *others, *sorted(bare))))
+    return linear_search(
+        "|".join((*(form % name for name in _mark_prefixes() for form in forms), *others, *sorted(bare)))
+    )
 
 
-def _heads() -> list[str]:
+def _mark_prefixes() -> list[str]:
     """What the names of marks begin with."""
     return sorted({re.sub("(?<=SYS|OL_).*", "", name) for name in _MARKS})
 
 
 @functools.cache
-def _may_act() -> Callable[[str], bool]:
+def _active_text_search() -> Callable[[str], bool]:
     """Whether free text in ASCII may need a change; most does not, and this look is enough."""
-    marks = rf"\[ ?/? ?(?:{'|'.join(_heads())})|\[\||\]~|\[e~"
-    return matcher(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES}[ \t]*:|{marks}")
+    marks = rf"\[ ?/? ?(?:{'|'.join(_mark_prefixes())})|\[\||\]~|\[e~"
+    return linear_search(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES}[ \t]*:|{marks}")
 
 
-def _neutralised(text: str, data: bytes, *, json: bool) -> str:
+def _neutralise_slow(text: str, data: bytes, *, json: bool) -> str:
     rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
-    marked = _marked_in_brackets()(str(rest, "latin-1"))  # all that is looked for is ASCII
+    marked = _bracket_mark_search()(str(rest, "latin-1"))  # all that is looked for is ASCII
     rest = rest.translate(None, _MARK_LETTERS)
     if rest and _is_suspect(data, rest):
-        text = rare(_UNSEEN).sub(_shown_pair if json else _shown, text)
-        text = rare(_TAG).sub(lambda hit: escape(hit[0]), text)
+        text = compile_pattern(_INVISIBLE_RUN).sub(_escape_invisible_pairs if json else _escape_invisible, text)
+        text = compile_pattern(_TAG).sub(lambda hit: escape_character(hit[0]), text)
     if marked:
-        text = rare(_BRACKETS).sub(lambda hit: escape(hit[0]), text)
+        text = compile_pattern(_BRACKETS).sub(lambda hit: escape_character(hit[0]), text)
     if not json:
-        text = rare(_FIRST_TURN).sub(_marked, text, count=1) if rare(_FIRST_TURN).match(text) else text
+        text = (
+            compile_pattern(_FIRST_TURN).sub(_escape_mark, text, count=1)
+            if compile_pattern(_FIRST_TURN).match(text)
+            else text
+        )
         if b"\n" in rest:
-            text = rare(_TURN).sub(_marked, text)
+            text = compile_pattern(_TURN).sub(_escape_mark, text)
         if b"##" in rest:
-            text = rare(_HEADING).sub(_marked, text)
-            text = rare(_TITLE).sub(_marked, text, count=1) if rare(_TITLE).match(text) else text
+            text = compile_pattern(_HEADING).sub(_escape_mark, text)
+            text = (
+                compile_pattern(_TITLE).sub(_escape_mark, text, count=1)
+                if compile_pattern(_TITLE).match(text)
+                else text
+            )
     return text
 
 
-def escape(character: str, *, pairs: bool = False) -> str:
+def escape_character(character: str, *, pairs: bool = False) -> str:
     """Return the visible escape of one character, as JSON and most languages write it."""
     code = ord(character)
     if code <= 0xFFFF:  # noqa: PLR2004 - the BMP
@@ -184,25 +196,25 @@ def _is_suspect(data: bytes, rest: bytes) -> bool:
     """Tell a text that holds something to neutralise from one that only holds its lead bytes."""
     if not rest.isascii():
         for lead, pattern in _SEQUENCES.items():
-            if lead in rest and rare(pattern).search(data):
+            if lead in rest and compile_pattern(pattern).search(data):
                 return True
     return bool(rest.translate(None, _LEADS + b"\n#"))
 
 
-def _marked(hit: re.Match[str]) -> str:
+def _escape_mark(hit: re.Match[str]) -> str:
     start = hit.start("mark") - hit.start()
-    return hit[0][:start] + escape(hit["mark"]) + hit[0][start + 1 :]
+    return hit[0][:start] + escape_character(hit["mark"]) + hit[0][start + 1 :]
 
 
-def _shown(hit: re.Match[str]) -> str:
-    return _unhide(hit, pairs=False)
+def _escape_invisible(hit: re.Match[str]) -> str:
+    return _escape_run(hit, pairs=False)
 
 
-def _shown_pair(hit: re.Match[str]) -> str:
-    return _unhide(hit, pairs=True)
+def _escape_invisible_pairs(hit: re.Match[str]) -> str:
+    return _escape_run(hit, pairs=True)
 
 
-def _unhide(hit: re.Match[str], *, pairs: bool) -> str:
+def _escape_run(hit: re.Match[str], *, pairs: bool) -> str:
     """Escape a run of unseen characters, except where a script needs the one there is.
 
     One joiner between letters (Persian, Indic scripts) or between emoji, and one variation selector
@@ -216,15 +228,15 @@ def _unhide(hit: re.Match[str], *, pairs: bool) -> str:
         return run
     if run == "\ufe0f\u200d" and before and after and ord(before) >= _SYMBOLS <= ord(after):
         return run
-    if run in ("\u200c", "\u200d") and before and after and _joins(before) and _joins(after):
+    if run in ("\u200c", "\u200d") and before and after and _needs_joiner(before) and _needs_joiner(after):
         return run
-    return "".join([escape(one, pairs=pairs) for one in run])
+    return "".join([escape_character(one, pairs=pairs) for one in run])
 
 
 _SYMBOLS = 0x2000  # arrows, dingbats and emoji stand above the alphabets that could hide something
 
 
-def _joins(character: str) -> bool:
+def _needs_joiner(character: str) -> bool:
     """True for scripts and symbols in which a joiner changes what is read."""
     code = ord(character)
     return 0x0600 <= code <= 0x0DFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x18AF or code >= 0x2190  # noqa: PLR2004

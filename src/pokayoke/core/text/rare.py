@@ -12,6 +12,6 @@ from typing import AnyStr, cast
 _compiled = cache(re.compile)
 
 
-def rare(pattern: AnyStr) -> re.Pattern[AnyStr]:
+def compile_pattern(pattern: AnyStr) -> re.Pattern[AnyStr]:
     """Return the compiled form of a pattern of this package; flags stand inside it, such as `(?i)`."""
     return cast("re.Pattern[AnyStr]", _compiled(pattern))

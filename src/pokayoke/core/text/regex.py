@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def matcher(source: str) -> Callable[[str], bool]:
+def linear_search(source: str) -> Callable[[str], bool]:
     """Return a linear-time "does it occur in this text" test (the engine of jsonschema-rs).
 
     Raises:

@@ -14,14 +14,14 @@ import msgspec
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.importers import to_mapping
-from pokayoke.core.json.canonical import canonical
+from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.versions.schema_diff import schema_deltas
 from pokayoke.core.versions.schema_keywords import Delta
 
 Side = Literal["model", "readers", "tool", "operators"]
-Kind = Literal["breaking", "safe", "unknown"]
+ChangeKind = Literal["breaking", "safe", "unknown"]
 
-MEANS: Final[dict[Side, str]] = {
+SIDE_MEANINGS: Final[dict[Side, str]] = {
     "model": "calls that were fine are refused, or have to wait",
     "readers": "answers may be other than they were",
     "tool": "answers that were fine are refused",
@@ -36,29 +36,29 @@ class Change(msgspec.Struct, frozen=True):
     Args:
         at: where: `input /amount`, `output /items/*/id`, or the name of a field of the contract.
         what: what changed, in a few words.
-        kind: `breaking`, `safe`, or `unknown` where nobody can tell which.
+        kind: `breaking`, `safe`, or `is_unknown` where nobody can tell which.
         breaks: the sides that are broken, or may be.
     """
 
     at: str
     what: str
-    kind: Kind
+    kind: ChangeKind
     breaks: tuple[Side, ...] = ()
 
 
 def contract_changes(old: Contract, new: Contract) -> tuple[Change, ...]:
     """Return what changes, the breaking ones first, then what nobody can tell, then the safe ones."""
-    found = [*_inputs(old, new), *_outputs(old, new), *_declared(old, new)]
+    found = [*_compare_inputs(old, new), *_compare_outputs(old, new), *_compare_fields(old, new)]
     return tuple(sorted(found, key=lambda change: ("breaking", "unknown", "safe").index(change.kind)))
 
 
 # -- schemas ---------------------------------------------------------------------------------------
 
 
-def _inputs(old: Contract, new: Contract) -> Iterator[Change]:
+def _compare_inputs(old: Contract, new: Contract) -> Iterator[Change]:
     for delta in schema_deltas(old.input, new.input):
         at = f"input {delta.at or '/'}"
-        if delta.unknown:
+        if delta.is_unknown:
             # A field that is another one now is no riddle: what was sent under its name may be refused.
             known = delta.what.startswith("type: ") or bool(delta.field)
             yield Change(at, delta.what, "breaking" if known else "unknown", ("model",))
@@ -68,10 +68,10 @@ def _inputs(old: Contract, new: Contract) -> Iterator[Change]:
             yield Change(at, delta.what, "safe")
 
 
-def _outputs(old: Contract, new: Contract) -> Iterator[Change]:
+def _compare_outputs(old: Contract, new: Contract) -> Iterator[Change]:
     before, after = old.output, new.output
     if before is None or after is None:
-        yield from _promises(old, new)
+        yield from _compare_promises(old, new)
         return
     for delta in schema_deltas(before, after):
         yield _output_change(delta)
@@ -86,12 +86,12 @@ def _output_change(delta: Delta) -> Change:
         return Change(at, delta.what, "safe")  # who reads the fields they know does not see one more
     readers: tuple[Side, ...] = ("readers",) if delta.wider else ()
     sides: tuple[Side, ...] = (*readers, "tool") if delta.narrower else readers
-    known = not delta.unknown or delta.what.startswith(("type: ", "values: ")) or bool(delta.field)
+    known = not delta.is_unknown or delta.what.startswith(("type: ", "values: ")) or bool(delta.field)
     return Change(at, delta.what, ("breaking" if known else "unknown") if sides else "safe", sides)
 
 
-def _promises(old: Contract, new: Contract) -> Iterator[Change]:
-    one, other = _promised(old), _promised(new)
+def _compare_promises(old: Contract, new: Contract) -> Iterator[Change]:
+    one, other = _promise_kind(old), _promise_kind(new)
     if one == other:
         return
     sides: tuple[Side, ...] = ("readers", "tool")
@@ -102,26 +102,26 @@ def _promises(old: Contract, new: Contract) -> Iterator[Change]:
     yield Change("output", f"{one} -> {other}", "breaking", sides)
 
 
-def _promised(contract: Contract) -> str:
+def _promise_kind(contract: Contract) -> str:
     return "a schema" if contract.output is not None else "text" if contract.text_output else "nothing"
 
 
 # -- everything else -------------------------------------------------------------------------------
 
 _EFFECTS: Final = ("read", "write", "destructive")
-_SCHEMAS: Final = frozenset(("name", "version", "input_schema", "output_schema"))
+_SCHEMA_FIELDS: Final = frozenset(("name", "version", "input_schema", "output_schema"))
 # What makes two writes the same one. A retry that crosses the versions must still find its own key.
-_KEY: Final = frozenset(("identity", "scope", "volatile", "key_epoch"))
+_KEY_FIELDS: Final = frozenset(("identity", "scope", "volatile", "key_epoch"))
 
 
-def _declared(old: Contract, new: Contract) -> Iterator[Change]:
+def _compare_fields(old: Contract, new: Contract) -> Iterator[Change]:
     before, after = to_mapping(old), to_mapping(new)
-    for name in sorted((before.keys() | after.keys()) - _SCHEMAS):
-        if canonical(_plain(before.get(name))) == canonical(_plain(after.get(name))):
+    for name in sorted((before.keys() | after.keys()) - _SCHEMA_FIELDS):
+        if canonical_bytes(_to_builtins(before.get(name))) == canonical_bytes(_to_builtins(after.get(name))):
             continue
         one, other = getattr(old, name), getattr(new, name)
-        what = f"{_short(one)} -> {_short(other)}"
-        if name in _KEY:
+        what = f"{_clip_text(one)} -> {_clip_text(other)}"
+        if name in _KEY_FIELDS:
             yield _key_change(name, what, reads=old.effect == new.effect == "read")
             continue
         rule = _RULES.get(name)
@@ -130,12 +130,12 @@ def _declared(old: Contract, new: Contract) -> Iterator[Change]:
             yield Change(name, what, "unknown", ("operators",))
         else:
             yield Change(name, what, "breaking" if sides else "safe", sides)
-    one, other = _naming(old), _naming(new)
-    if canonical(one) != canonical(other):
-        yield _key_change("defaults", f"{_short(one)} -> {_short(other)}", reads=False)
+    one, other = _key_defaults(old), _key_defaults(new)
+    if canonical_bytes(one) != canonical_bytes(other):
+        yield _key_change("defaults", f"{_clip_text(one)} -> {_clip_text(other)}", reads=False)
 
 
-def _naming(contract: Contract) -> dict[str, Any]:
+def _key_defaults(contract: Contract) -> dict[str, Any]:
     """The defaults that a ledger key is made of where a call leaves the arguments out."""
     named = contract.defaults.keys() - contract.volatile if contract.identity is None else contract.identity
     return {name: default for name, default in contract.defaults.items() if name in named}
@@ -150,15 +150,15 @@ def _key_change(name: str, what: str, *, reads: bool) -> Change:
 Sides = tuple[Side, ...] | None
 
 
-def _effect(one: str, other: str) -> Sides:
+def _effect_sides(one: str, other: str) -> Sides:
     return ("operators",) if _EFFECTS.index(other) < _EFFECTS.index(one) else ("model",)
 
 
-def _approval(one: bool, other: bool) -> Sides:
+def _approval_sides(one: bool, other: bool) -> Sides:
     return ("operators",) if one and not other else ("model",)
 
 
-def _paths(one: dict[str, Any], other: dict[str, Any]) -> Sides:
+def _path_sides(one: dict[str, Any], other: dict[str, Any]) -> Sides:
     """More places to reach are looser; an argument without roots reaches everything."""
     sides: list[Side] = []
     for name in {**one, **other}:
@@ -170,21 +170,21 @@ def _paths(one: dict[str, Any], other: dict[str, Any]) -> Sides:
     return tuple(dict.fromkeys(sides))
 
 
-def _roles(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
+def _role_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
     """Any one of the roles is enough; none named means that nobody is asked for one."""
     looser: tuple[Side, ...] = ("operators",) if one and (not other or set(other) - set(one)) else ()
     tighter: tuple[Side, ...] = ("model",) if other and (not one or set(one) - set(other)) else ()
     return (*looser, *tighter)
 
 
-def _quota(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
+def _quota_sides(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
     gone, came = [x for x in one if x not in other], [x for x in other if x not in one]
     if gone and came:
-        return None if len(gone) > 1 or len(came) > 1 else _limit(gone[0], came[0])
+        return None if len(gone) > 1 or len(came) > 1 else _limit_sides(gone[0], came[0])
     return (*(("operators",) if gone else ()), *(("model",) if came else ()))
 
 
-def _limit(one: Any, other: Any) -> Sides:
+def _limit_sides(one: Any, other: Any) -> Sides:
     """Two limits that count the same can be compared."""
     if (one.tool, one.per, one.field) != (other.tool, other.per, other.field):
         return None
@@ -196,63 +196,63 @@ def _limit(one: Any, other: Any) -> Sides:
     return (*(("operators",) if looser else ()), *(("model",) if tighter else ()))
 
 
-def _sources(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> Sides:
+def _source_sides(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> Sides:
     """Fewer sources, fewer reasons to hold a write back; None means all."""
     looser = other is not None and (one is None or set(one) - set(other))
     tighter = one is not None and (other is None or set(other) - set(one))
     return (*(("operators",) if looser else ()), *(("model",) if tighter else ()))
 
 
-def _secret(one: bool, other: bool) -> Sides:
+def _secret_sides(one: bool, other: bool) -> Sides:
     return ("operators",) if one and not other else ()
 
 
-def _redact(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
+def _redact_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
     return ("operators",) if set(one) - set(other) else ()
 
 
-def _shorter(one: float | None, other: float | None) -> Sides:
+def _cap_sides(one: float | None, other: float | None) -> Sides:
     """A smaller limit refuses answers; None is the policy's, which may be anything."""
     if one is None or other is None:
         return None
     return ("tool",) if other < one else ()
 
 
-def _output_checks(one: str, other: str) -> Sides:
+def _output_check_sides(one: str, other: str) -> Sides:
     return ("readers", "operators") if (one, other) == ("full", "size_only") else ("tool",)
 
 
-def _invariants(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
+def _invariant_sides(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
     gone, came = [x for x in one if x not in other], [x for x in other if x not in one]
     return (*(("readers",) if gone else ()), *(("tool",) if came else ()))
 
 
-def _none(_: Any, __: Any) -> Sides:
+def _no_sides(_: Any, __: Any) -> Sides:
     return ()
 
 
 _RULES: Final[dict[str, Callable[[Any, Any], Sides]]] = {
-    "effect": _effect,
-    "approval": _approval,
-    "paths": _paths,
-    "roles": _roles,
-    "quota": _quota,
-    "sources": _sources,
-    "secret": _secret,
-    "redact": _redact,
-    "timeout": _shorter,
-    "max_chars": _shorter,
-    "output_checks": _output_checks,
-    "invariants": _invariants,
-    "description": _none,
+    "effect": _effect_sides,
+    "approval": _approval_sides,
+    "paths": _path_sides,
+    "roles": _role_sides,
+    "quota": _quota_sides,
+    "sources": _source_sides,
+    "secret": _secret_sides,
+    "redact": _redact_sides,
+    "timeout": _cap_sides,
+    "max_chars": _cap_sides,
+    "output_checks": _output_check_sides,
+    "invariants": _invariant_sides,
+    "description": _no_sides,
 }
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _short(value: Any) -> str:
+def _clip_text(value: Any) -> str:
     if isinstance(value, str):
         text = value
     else:

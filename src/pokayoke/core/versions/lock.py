@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.importers import to_mapping
-from pokayoke.core.json.canonical import canonical, digest
+from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
 from pokayoke.errors import ConfigurationError, ContractError
 
 Stage = Literal["shadow", "canary"]
@@ -76,7 +76,7 @@ class ToolLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(version for version in named if version is not None)
 
 
-class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LockEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of the history.
 
     Args:
@@ -102,7 +102,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
-class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ContractLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `contracts.lock`.
 
     Args:
@@ -117,11 +117,11 @@ class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Annotated[int, Meta(ge=1)] = FORMAT
     revision: Annotated[int, Meta(ge=0)] = 0
     tools: dict[str, ToolLock] = {}
-    history: tuple[Event, ...] = ()
+    history: tuple[LockEntry, ...] = ()
     dropped: dict[str, str] = {}
 
 
-class Note(msgspec.Struct, frozen=True):
+class StepReason(msgspec.Struct, frozen=True):
     """Who does a step, when (UTC, ISO 8601) and why."""
 
     at: str
@@ -135,10 +135,10 @@ def promise_digest(contract: Contract) -> str:
     Code (handlers, callable invariants, lookups) has no digest; a change there needs a new version by hand.
     """
     declared = {key: value for key, value in to_mapping(contract).items() if key not in ("name", "version")}
-    return f"sha256:{digest(canonical(msgspec.json.decode(msgspec.json.encode(declared))))}"
+    return f"sha256:{sha256_hex(canonical_bytes(msgspec.json.decode(msgspec.json.encode(declared))))}"
 
 
-def standing(tool: ToolLock | None) -> str:
+def describe_versions(tool: ToolLock | None) -> str:
     """Return how a tool stands, in a few words: `1, and 2 as canary for 10 %`."""
     if tool is None:
         return "nothing"
@@ -146,15 +146,15 @@ def standing(tool: ToolLock | None) -> str:
     one = tool.candidate
     if one is None:
         return stable
-    return f"{stable}, and {one.version} as {one.stage}" + (f" for {percent(one.share)}" if one.share else "")
+    return f"{stable}, and {one.version} as {one.stage}" + (f" for {format_percent(one.share)}" if one.share else "")
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share as people write it: `10 %`, `0.5 %`."""
     return f"{share * 100:.10g} %"
 
 
-def flaw(name: str, tool: ToolLock) -> str | None:
+def lock_problem(name: str, tool: ToolLock) -> str | None:
     """Say what is wrong with how a tool stands; None for everything that steps lead to."""
     for version in (*tool.in_force, *tool.previous):
         if version not in tool.versions:
@@ -176,7 +176,7 @@ def flaw(name: str, tool: ToolLock) -> str | None:
 # -- what is known ---------------------------------------------------------------------------------
 
 
-def added(lock: Lock, contract: Contract, source: str, note: Note, *, stable: bool) -> Lock:
+def add_version(lock: ContractLock, contract: Contract, source: str, note: StepReason, *, stable: bool) -> ContractLock:
     """Lock one version of a tool. A version that is known, or was before it was dropped, stays as it is.
 
     Args:
@@ -204,81 +204,83 @@ def added(lock: Lock, contract: Contract, source: str, note: Note, *, stable: bo
         new = ToolLock(contract.version if stable else None, {contract.version: found})
     else:
         new = msgspec.structs.replace(old, versions={**old.versions, contract.version: found})
-    return _written(lock, "lock", contract.name, contract.version, new, note=note)
+    return _with_entry(lock, "lock", contract.name, contract.version, new, note=note)
 
 
-def dropped(lock: Lock, name: str, version: str, note: Note) -> Lock:
+def drop_version(lock: ContractLock, name: str, version: str, note: StepReason) -> ContractLock:
     """Drop a version. Runs that began with it may not call the tool any more; what it promised stays fixed.
 
     Raises:
         ConfigurationError: it is in force, or unknown.
     """
-    tool = _known(lock, name, version)
+    tool = _find_tool(lock, name, version)
     if version in tool.in_force:
-        raise ConfigurationError(f"{name}@{version} is in force ({standing(tool)}): promote or roll back first")
+        raise ConfigurationError(
+            f"{name}@{version} is in force ({describe_versions(tool)}): promote or roll back first"
+        )
     new = msgspec.structs.replace(
         tool,
         versions={key: value for key, value in tool.versions.items() if key != version},
         previous=tuple(one for one in tool.previous if one != version),
     )
-    after = _written(lock, "drop", name, version, new if new.versions else None, note=note)
+    after = _with_entry(lock, "drop", name, version, new if new.versions else None, note=note)
     return msgspec.structs.replace(after, dropped={**lock.dropped, f"{name}@{version}": tool.versions[version].digest})
 
 
 # -- steps of a rollout ----------------------------------------------------------------------------
 
 
-def shadowed(lock: Lock, name: str, version: str, note: Note) -> Lock:
+def start_shadow(lock: ContractLock, name: str, version: str, note: StepReason) -> ContractLock:
     """Let a version judge beside the stable one.
 
     Raises:
         ConfigurationError: the version is unknown or stable, another one is being tried, or none is stable.
     """
-    tool = _free(lock, name, version)
+    tool = _tool_for_trial(lock, name, version)
     if tool.stable is None:
         raise ConfigurationError(f"{name} has no stable version that {version} could judge beside. Try: canary")
     if tool.candidate is not None:
         said = "is a shadow already" if tool.candidate.stage == "shadow" else "is used by runs: roll it back first"
         raise ConfigurationError(f"{name}@{version} {said}")
-    return _tried(lock, "shadow", name, Candidate(version, "shadow", 0.0, f"r{lock.revision + 1}"), note)
+    return _set_candidate(lock, "shadow", name, Candidate(version, "shadow", 0.0, f"r{lock.revision + 1}"), note)
 
 
-def canaried(lock: Lock, name: str, version: str, share: float, note: Note) -> Lock:
+def start_canary(lock: ContractLock, name: str, version: str, share: float, note: StepReason) -> ContractLock:
     """Give a version to a share of the new runs.
 
     Raises:
         ConfigurationError: the version is unknown or stable, another one is being tried, it is a canary
             already, or the share is none.
     """
-    tool = _free(lock, name, version)
+    tool = _tool_for_trial(lock, name, version)
     if tool.candidate is not None and tool.candidate.stage == "canary":
         raise ConfigurationError(
-            f"{name}@{version} is a canary for {percent(tool.candidate.share)} already. Try: widen, or rollback"
+            f"{name}@{version} is a canary for {format_percent(tool.candidate.share)} already. Try: widen, or rollback"
         )
     _check_share(share)
-    return _tried(lock, "canary", name, Candidate(version, "canary", share, f"r{lock.revision + 1}"), note)
+    return _set_candidate(lock, "canary", name, Candidate(version, "canary", share, f"r{lock.revision + 1}"), note)
 
 
-def widened(lock: Lock, name: str, share: float, note: Note) -> Lock:
+def widen_canary(lock: ContractLock, name: str, share: float, note: StepReason) -> ContractLock:
     """Give a canary to more of the new runs. Who had it before has it still.
 
     Raises:
         ConfigurationError: there is no canary, or the share is not a larger one.
     """
-    tool = _known(lock, name)
+    tool = _find_tool(lock, name)
     one = tool.candidate
     if one is None or one.stage != "canary":
-        raise ConfigurationError(f"{name} has no canary to widen ({standing(tool)}). Try: canary")
+        raise ConfigurationError(f"{name} has no canary to widen ({describe_versions(tool)}). Try: canary")
     _check_share(share)
     if share <= one.share:
         raise ConfigurationError(
-            f"{name}@{one.version} has {percent(one.share)} of the runs, and {percent(share)} is not more: a run keeps "
-            "its version, so a share cannot shrink. Try: rollback"
+            f"{name}@{one.version} has {format_percent(one.share)} of the runs, "
+            f"and {format_percent(share)} is not more: a run keeps its version, so a share cannot shrink. Try: rollback"
         )
-    return _tried(lock, "widen", name, msgspec.structs.replace(one, share=share), note)
+    return _set_candidate(lock, "widen", name, msgspec.structs.replace(one, share=share), note)
 
 
-def promoted(lock: Lock, name: str, note: Note, *, unseen: bool = False) -> Lock:
+def promote_candidate(lock: ContractLock, name: str, note: StepReason, *, unseen: bool = False) -> ContractLock:
     """Make the candidate the stable version. Runs that are open keep what they began with.
 
     Args:
@@ -290,10 +292,12 @@ def promoted(lock: Lock, name: str, note: Note, *, unseen: bool = False) -> Lock
     Raises:
         ConfigurationError: there is no candidate, or it is a shadow.
     """
-    tool = _known(lock, name)
+    tool = _find_tool(lock, name)
     one = tool.candidate
     if one is None:
-        raise ConfigurationError(f"{name} has no candidate to promote ({standing(tool)}). Try: shadow, or canary")
+        raise ConfigurationError(
+            f"{name} has no candidate to promote ({describe_versions(tool)}). Try: shadow, or canary"
+        )
     if one.stage == "shadow" and not unseen:
         raise ConfigurationError(
             f"{name}@{one.version} is a shadow, which no run has used yet. Try: canary, or promote --unseen"
@@ -301,10 +305,10 @@ def promoted(lock: Lock, name: str, note: Note, *, unseen: bool = False) -> Lock
     before = () if tool.stable is None else (tool.stable,)
     kept = tuple(version for version in tool.previous if version != one.version)
     new = msgspec.structs.replace(tool, stable=one.version, candidate=None, previous=(*kept, *before))
-    return _written(lock, "promote", name, one.version, new, note=note)
+    return _with_entry(lock, "promote", name, one.version, new, note=note)
 
 
-def rolled_back(lock: Lock, name: str, note: Note) -> Lock:
+def roll_back(lock: ContractLock, name: str, note: StepReason) -> ContractLock:
     """Withdraw the candidate, or else the stable version if another one was stable before.
 
     Runs that began with what is withdrawn may not call the tool any more; they are never switched.
@@ -312,7 +316,7 @@ def rolled_back(lock: Lock, name: str, note: Note) -> Lock:
     Raises:
         ConfigurationError: there is nothing to roll back.
     """
-    tool = _known(lock, name)
+    tool = _find_tool(lock, name)
     if tool.candidate is not None:
         gone = tool.candidate.version
         used = tool.candidate.stage == "canary"
@@ -327,10 +331,10 @@ def rolled_back(lock: Lock, name: str, note: Note) -> Lock:
         )
     if used:
         new = msgspec.structs.replace(new, withdrawn=(*(one for one in new.withdrawn if one != gone), gone))
-    return _written(lock, "rollback", name, gone, new, note=note)
+    return _with_entry(lock, "rollback", name, gone, new, note=note)
 
 
-def _known(lock: Lock, name: str, version: str | None = None) -> ToolLock:
+def _find_tool(lock: ContractLock, name: str, version: str | None = None) -> ToolLock:
     tool = lock.tools.get(name)
     if tool is None:
         known = ", ".join(sorted(lock.tools)) or "none"
@@ -343,9 +347,9 @@ def _known(lock: Lock, name: str, version: str | None = None) -> ToolLock:
     return tool
 
 
-def _free(lock: Lock, name: str, version: str) -> ToolLock:
+def _tool_for_trial(lock: ContractLock, name: str, version: str) -> ToolLock:
     """The tool, if this version may be tried beside what is in force."""
-    tool = _known(lock, name, version)
+    tool = _find_tool(lock, name, version)
     if tool.stable == version:
         raise ConfigurationError(f"{name}@{version} is the stable version already")
     one = tool.candidate
@@ -359,19 +363,21 @@ def _check_share(share: float) -> None:
         raise ConfigurationError(f"a share lies above 0 and is at most 1, got {share:g}: 0.1 is a tenth of the runs")
 
 
-def _tried(lock: Lock, step: Step, name: str, candidate: Candidate, note: Note) -> Lock:
+def _set_candidate(lock: ContractLock, step: Step, name: str, candidate: Candidate, note: StepReason) -> ContractLock:
     tool = lock.tools[name]
     kept = tuple(one for one in tool.withdrawn if one != candidate.version)
     new = msgspec.structs.replace(tool, candidate=candidate, withdrawn=kept)
-    return _written(lock, step, name, candidate.version, new, note=note)
+    return _with_entry(lock, step, name, candidate.version, new, note=note)
 
 
-def _written(lock: Lock, step: Step, name: str, version: str, new: ToolLock | None, *, note: Note) -> Lock:
+def _with_entry(
+    lock: ContractLock, step: Step, name: str, version: str, new: ToolLock | None, *, note: StepReason
+) -> ContractLock:
     """The lock with a tool as it stands now, and the line that says so."""
     revision = lock.revision + 1
-    before, after = standing(lock.tools.get(name)), standing(new)
-    event = Event(revision, note.at, note.by, step, name, version, before, after, note.reason)
+    before, after = describe_versions(lock.tools.get(name)), describe_versions(new)
+    event = LockEntry(revision, note.at, note.by, step, name, version, before, after, note.reason)
     tools = {key: value for key, value in lock.tools.items() if key != name}
     if new is not None:
         tools[name] = new
-    return Lock(FORMAT, revision, dict(sorted(tools.items())), (*lock.history, event), lock.dropped)
+    return ContractLock(FORMAT, revision, dict(sorted(tools.items())), (*lock.history, event), lock.dropped)

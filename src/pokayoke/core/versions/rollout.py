@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.canonical import digest, dump
+from pokayoke.core.json.canonical import dump_sorted, sha256_hex
 from pokayoke.core.state.run_state import RunState
 
 if TYPE_CHECKING:
-    from pokayoke.core.versions.lock import Lock, ToolLock
+    from pokayoke.core.versions.lock import ContractLock, ToolLock
 
 CODES: dict[str, str] = {
     "version_withdrawn": "the run began with a version of the tool that is not in force any more",
@@ -30,28 +30,32 @@ _DIGITS: Final = 16
 _SCALE: Final = 16**_DIGITS
 
 
-def drawn(run_id: str, tool: str, rollout: str) -> float:
+def draw_number(run_id: str, tool: str, rollout: str) -> float:
     """Return a number from 0 to below 1, the same in every process: a run is in a share above it.
 
     It differs from one rollout to the next, so that it is not always the same runs that try things first.
     """
-    return int(digest(dump(["pk-rollout", run_id, tool, rollout]))[:_DIGITS], 16) / _SCALE
+    return int(sha256_hex(dump_sorted(["pk-rollout", run_id, tool, rollout]))[:_DIGITS], 16) / _SCALE
 
 
 def version_for(run_id: str, name: str, tool: ToolLock) -> str:
     """Return the version a new run begins with, or `NOT_OFFERED`."""
     one = tool.candidate
-    if one is not None and one.stage == "canary" and (one.share >= 1.0 or drawn(run_id, name, one.rollout) < one.share):
+    if (
+        one is not None
+        and one.stage == "canary"
+        and (one.share >= 1.0 or draw_number(run_id, name, one.rollout) < one.share)
+    ):
         return one.version
     return tool.stable if tool.stable is not None else NOT_OFFERED
 
 
-def versions_for(run_id: str, lock: Lock, names: Iterable[str]) -> dict[str, str]:
+def versions_for(run_id: str, lock: ContractLock, names: Iterable[str]) -> dict[str, str]:
     """Return tool name to version for a new run, of those names that the lock knows."""
     return {name: version_for(run_id, name, lock.tools[name]) for name in names if name in lock.tools}
 
 
-def pinned(state: RunState, versions: Mapping[str, str]) -> RunState:
+def pin_versions(state: RunState, versions: Mapping[str, str]) -> RunState:
     """Pin a run to versions. What is pinned stays, whatever is drawn now."""
     known = dict(state.versions)
     fresh = {name: version for name, version in versions.items() if name not in known}
@@ -60,7 +64,7 @@ def pinned(state: RunState, versions: Mapping[str, str]) -> RunState:
     return msgspec.structs.replace(state, versions=tuple(sorted({**known, **fresh}.items())))
 
 
-def version_withdrawn(tool: str, version: str) -> Finding:
+def withdrawn_finding(tool: str, version: str) -> Finding:
     """Return the finding for a call of a tool whose version this run may not use any more."""
     return Finding(
         code="version_withdrawn",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pokayoke.core.json.canonical import canonical
+from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.json.values import is_array
 
 
@@ -34,26 +34,26 @@ class Delta(msgspec.Struct, frozen=True):
     field: str = ""
 
     @property
-    def unknown(self) -> bool:
+    def is_unknown(self) -> bool:
         """True if nobody can say in which direction it goes, or it goes in both."""
         return self.narrower and self.wider
 
 
 ALL_TYPES: Final = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
-NOTES: Final = frozenset(
+ANNOTATIONS: Final = frozenset(
     (
         *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"),
         "discriminator",  # of OpenAPI; pydantic writes it beside `oneOf`
     )
 )
 """Keywords that change no verdict by themselves."""
-_LEAST: Final = {"minLength": "characters", "minItems": "items", "minProperties": "fields"}
-_MOST: Final = {"maxLength": "characters", "maxItems": "items", "maxProperties": "fields"}
-_SHOWN: Final = 60
+_MIN_KEYWORDS: Final = {"minLength": "characters", "minItems": "items", "minProperties": "fields"}
+_MAX_KEYWORDS: Final = {"maxLength": "characters", "maxItems": "items", "maxProperties": "fields"}
+_MAX_SHOWN_CHARS: Final = 60
 KEYWORDS: Final = frozenset(
     (
         *("type", "enum", "const", "pattern", "format", "uniqueItems", "multipleOf"),
-        *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", *_LEAST, *_MOST),
+        *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", *_MIN_KEYWORDS, *_MAX_KEYWORDS),
     )
 )
 """Keywords that are compared here."""
@@ -61,49 +61,49 @@ KEYWORDS: Final = frozenset(
 
 def keyword_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
     """Yield what notes and keywords without subschemas say differently."""
-    yield from note_deltas(old, new, at)
-    yield from _types(old, new, at)
-    yield from _values(old, new, at)
-    yield from _bounds(old, new, at)
-    yield from _texts(old, new, at)
+    yield from annotation_deltas(old, new, at)
+    yield from _type_deltas(old, new, at)
+    yield from _value_deltas(old, new, at)
+    yield from _bound_deltas(old, new, at)
+    yield from _text_deltas(old, new, at)
 
 
-def note_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
+def annotation_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
     """Yield what reads differently and means the same."""
-    changed = [name for name in sorted(NOTES) if not same(old.get(name), new.get(name))]
+    changed = [name for name in sorted(ANNOTATIONS) if not is_same_json(old.get(name), new.get(name))]
     if changed:
         yield Delta(at, f"`{'`, `'.join(changed)}` reads differently")
 
 
-def _types(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    one, other = kinds(old), kinds(new)
+def _type_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
+    one, other = allowed_types(old), allowed_types(new)
     if one != other:
-        told = f"{_kinds_text(old)} -> {_kinds_text(new)}"
+        told = f"{_types_text(old)} -> {_types_text(new)}"
         yield Delta(at, f"type: {told}", narrower=bool(one - other), wider=bool(other - one))
 
 
-def kinds(node: dict[str, Any]) -> frozenset[str]:
+def allowed_types(node: dict[str, Any]) -> frozenset[str]:
     """Return the types a schema allows."""
     given = node.get("type")
     found = ALL_TYPES if given is None else frozenset([given] if isinstance(given, str) else given)
     return found | {"integer"} if "number" in found else found
 
 
-def _kinds_text(node: dict[str, Any]) -> str:
+def _types_text(node: dict[str, Any]) -> str:
     given = node.get("type", "anything")
     return given if isinstance(given, str) else " or ".join(sorted(map(str, given)))
 
 
-def _values(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
+def _value_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
     one, other = listed_values(old), listed_values(new)
     if one is None and other is None:
         return
     if one is None or other is None:
-        what = "any value" if other is None else f"only {_shown(other.values())}"
+        what = "any value" if other is None else f"only {_format_values(other.values())}"
         yield Delta(at, f"values: {what} now", narrower=one is None, wider=other is None)
         return
     gone, came = [one[k] for k in one if k not in other], [other[k] for k in other if k not in one]
-    parts = [f"{_shown(came)} added"] * bool(came) + [f"{_shown(gone)} removed"] * bool(gone)
+    parts = [f"{_format_values(came)} added"] * bool(came) + [f"{_format_values(gone)} removed"] * bool(gone)
     if parts:
         yield Delta(at, f"values: {', '.join(parts)}", narrower=bool(gone), wider=bool(came))
 
@@ -114,36 +114,38 @@ def listed_values(node: dict[str, Any]) -> dict[bytes, Any] | None:
     lists += [[node["const"]]] if "const" in node else []
     if not lists:
         return None
-    found = {canonical(value): value for value in lists[0]}
-    return {key: value for key, value in found.items() if all(key in map(canonical, more) for more in lists[1:])}
+    found = {canonical_bytes(value): value for value in lists[0]}
+    return {key: value for key, value in found.items() if all(key in map(canonical_bytes, more) for more in lists[1:])}
 
 
-def _bounds(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    for name, unit in {**_LEAST, **_MOST}.items():
-        default: float = 0 if name in _LEAST else float("inf")
+def _bound_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
+    for name, unit in {**_MIN_KEYWORDS, **_MAX_KEYWORDS}.items():
+        default: float = 0 if name in _MIN_KEYWORDS else float("inf")
         one, other = old.get(name, default), new.get(name, default)
         if one != other:
             less = other < one
             yield Delta(
                 at,
-                f"{name}: {_limit(one)} -> {_limit(other)} {unit}",
-                less == (name in _MOST),
-                less == (name in _LEAST),
+                f"{name}: {_format_limit(one)} -> {_format_limit(other)} {unit}",
+                less == (name in _MAX_KEYWORDS),
+                less == (name in _MIN_KEYWORDS),
             )
     for low, words in ((True, ("minimum", "exclusiveMinimum")), (False, ("maximum", "exclusiveMaximum"))):
-        one, other = _edge(old, words, low=low), _edge(new, words, low=low)
+        one, other = _read_bound(old, words, low=low), _read_bound(new, words, low=low)
         if one is None or other is None:
-            if any(not same(old.get(word), new.get(word)) for word in words):
-                yield unsure(at, f"`{words[1]}` of an old draft changed")
+            if any(not is_same_json(old.get(word), new.get(word)) for word in words):
+                yield unsure_delta(at, f"`{words[1]}` of an old draft changed")
         elif one != other:
             more = other > one
-            yield Delta(at, f"{words[0]}: {_limit(one[0])} -> {_limit(other[0])}", more == low, more != low)
+            yield Delta(
+                at, f"{words[0]}: {_format_limit(one[0])} -> {_format_limit(other[0])}", more == low, more != low
+            )
     one, other = old.get("multipleOf"), new.get("multipleOf")
-    if not same(one, other):
+    if not is_same_json(one, other):
         yield Delta(at, f"multipleOf: {one or 'any'} -> {other or 'any'}", other is not None, one is not None)
 
 
-def _edge(node: dict[str, Any], words: tuple[str, str], *, low: bool) -> tuple[float, int] | None:
+def _read_bound(node: dict[str, Any], words: tuple[str, str], *, low: bool) -> tuple[float, int] | None:
     """The bound a value must keep, and a rank for whether it may lie on it; None for the booleans of draft 4."""
     sign = 1 if low else -1
     found: tuple[float, int] = (-sign * float("inf"), 0)
@@ -156,35 +158,35 @@ def _edge(node: dict[str, Any], words: tuple[str, str], *, low: bool) -> tuple[f
     return found
 
 
-def _texts(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
+def _text_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
     for word in ("pattern", "format"):
         one, other = old.get(word), new.get(word)
         if one != other:
-            told = f"{word}: {_clip(one)} -> {_clip(other)}"
+            told = f"{word}: {_clip_text(one)} -> {_clip_text(other)}"
             yield Delta(at, told, narrower=other is not None, wider=one is not None)
     one, other = bool(old.get("uniqueItems")), bool(new.get("uniqueItems"))
     if one != other:
         yield Delta(at, f"items {'must' if other else 'need not'} differ now", narrower=other, wider=one)
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_json(one: Any, other: Any) -> bool:
     """Return whether two values have one text."""
-    return one is other or canonical(one) == canonical(other)
+    return one is other or canonical_bytes(one) == canonical_bytes(other)
 
 
-def unsure(at: str, what: str) -> Delta:
+def unsure_delta(at: str, what: str) -> Delta:
     """Return a difference of which nobody can say in which direction it goes."""
     return Delta(at, what, narrower=True, wider=True)
 
 
-def _limit(value: float) -> str:
+def _format_limit(value: float) -> str:
     return "none" if value in (float("inf"), -float("inf")) else f"{value:g}"
 
 
-def _clip(value: Any) -> str:
+def _clip_text(value: Any) -> str:
     text = "none" if value is None else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
 
 
-def _shown(values: Any) -> str:
-    return _clip(", ".join(canonical(value).decode() for value in values))
+def _format_values(values: Any) -> str:
+    return _clip_text(", ".join(canonical_bytes(value).decode() for value in values))

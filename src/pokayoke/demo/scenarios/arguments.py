@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pokayoke.demo.scenario import Scenario, unless
+from pokayoke.demo.scenario import Scenario, retry_unless
 from pokayoke.testing import Reply, ask
 
 
@@ -14,7 +14,7 @@ def cut_in_number() -> Scenario:
         prompt="Pay back 15 euros for order O-1001.",
         turns=lambda _: [
             ask("refund", '{"order_id": "O-1001", "cents": 15'),
-            unless('"refunded"', ask("refund", order_id="O-1001", cents=1500)),
+            retry_unless('"refunded"', ask("refund", order_id="O-1001", cents=1500)),
         ],
         wanted=("refund O-1001: 1500 cents",),
     )
@@ -28,7 +28,9 @@ def cut_but_parses() -> Scenario:
         prompt="Order 12 S2 for U1 and send them to Pier 9.",
         turns=lambda _: [
             Reply(calls=(ask("place_order", user_id="U1", sku="S2", amount=1, currency="EUR"),), stop_reason="length"),
-            unless('"placed"', ask("place_order", user_id="U1", sku="S2", amount=12, currency="EUR", address="Pier 9")),
+            retry_unless(
+                '"placed"', ask("place_order", user_id="U1", sku="S2", amount=12, currency="EUR", address="Pier 9")
+            ),
         ],
         wanted=("order U1: 12 x S2 in EUR to Pier 9",),
     )
@@ -42,7 +44,7 @@ def misspelt_field() -> Scenario:
         prompt="Order two S1 for U1, to 5 Quay Street.",
         turns=lambda _: [
             ask("place_order", user_id="U1", sku="S1", amount=2, currency="EUR", adress="5 Quay Street"),
-            unless(
+            retry_unless(
                 '"placed"',
                 ask("place_order", user_id="U1", sku="S1", amount=2, currency="EUR", address="5 Quay Street"),
             ),
@@ -59,7 +61,7 @@ def wrong_unit() -> Scenario:
         prompt="S1 weighs 1.5 kg now.",
         turns=lambda _: [
             ask("set_weight", sku="S1", grams="1.5 kg"),
-            unless('"weighed"', ask("set_weight", sku="S1", grams=1500)),
+            retry_unless('"weighed"', ask("set_weight", sku="S1", grams=1500)),
         ],
         wanted=("weight of S1: 1500 g",),
     )
@@ -86,7 +88,7 @@ def number_word() -> Scenario:
         prompt="Order two S1 for U1.",
         turns=lambda _: [
             ask("place_order", user_id="U1", sku="S1", amount="two", currency="EUR"),
-            unless('"placed"', ask("place_order", user_id="U1", sku="S1", amount=2, currency="EUR")),
+            retry_unless('"placed"', ask("place_order", user_id="U1", sku="S1", amount=2, currency="EUR")),
         ],
         wanted=("order U1: 2 x S1 in EUR to home",),
     )
@@ -100,13 +102,13 @@ def two_amounts() -> Scenario:
         prompt="Pay back 5 euros for order O-1001.",
         turns=lambda _: [
             ask("refund", '{"order_id": "O-1001", "cents": 500, "cents": 50000}'),
-            unless('"refunded"', ask("refund", order_id="O-1001", cents=500)),
+            retry_unless('"refunded"', ask("refund", order_id="O-1001", cents=500)),
         ],
         wanted=("refund O-1001: 500 cents",),
     )
 
 
-def placeholder() -> Scenario:
+def placeholder_argument() -> Scenario:
     """The model does not know the customer and leaves the blank of its template in."""
     return Scenario(
         name="placeholder",
@@ -137,13 +139,13 @@ def out_of_range() -> Scenario:
         prompt="Order ten S1 for U1.",
         turns=lambda _: [
             ask("place_order", user_id="U1", sku="S1", amount=1000, currency="EUR"),
-            unless('"placed"', ask("place_order", user_id="U1", sku="S1", amount=10, currency="EUR")),
+            retry_unless('"placed"', ask("place_order", user_id="U1", sku="S1", amount=10, currency="EUR")),
         ],
         wanted=("order U1: 10 x S1 in EUR to home",),
     )
 
 
-def unsure() -> Scenario:
+def low_confidence() -> Scenario:
     """The host knows from the token probabilities that this call is a guess."""
     return Scenario(
         name="low-confidence",
@@ -156,7 +158,7 @@ def unsure() -> Scenario:
     )
 
 
-def malformed() -> Scenario:
+def malformed_json() -> Scenario:
     """Python quotes, an apostrophe in a value, a trailing comma: one reading, nothing lost."""
     return Scenario(
         name="malformed-json",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pokayoke.demo.endpoint import Log, Message
-from pokayoke.demo.scenario import Scenario, unless
+from pokayoke.demo.endpoint import Message, RunLog
+from pokayoke.demo.scenario import Scenario, retry_unless
 from pokayoke.demo.world import World
 from pokayoke.testing import Fault, Faults, ask, hang
 
@@ -21,9 +21,9 @@ def charged_twice() -> Scenario:
         name="charged-twice",
         kind="connection lost after the charge, then a retry",
         prompt="Charge 15 euros for O-1001.",
-        turns=lambda _: [charge, unless('"charged"', charge), "Please check the charge."],
+        turns=lambda _: [charge, retry_unless('"charged"', charge), "Please check the charge."],
         wanted=("charge O-1001: 1500 cents",),
-        prepare=_faulty("charge_card", "raise_after"),
+        prepare=_prepare_faults("charge_card", "raise_after"),
     )
 
 
@@ -54,7 +54,7 @@ def duplicate_order() -> Scenario:
 def hanging_tool() -> Scenario:
     """The carrier does not answer; everything behind it waits."""
 
-    def harm(log: Log) -> list[str]:
+    def find_harm(log: RunLog) -> list[str]:
         return [f"the run stood still for {log.longest:.1f} s"] if log.longest >= HANG_SECONDS else []
 
     return Scenario(
@@ -67,8 +67,8 @@ def hanging_tool() -> Scenario:
             "Mailed.",
         ],
         wanted=("e-mail to u1@shop.example: We are looking for your parcel.",),
-        prepare=_faulty("track_parcel", hang(HANG_SECONDS)),
-        harm=harm,
+        prepare=_prepare_faults("track_parcel", hang(HANG_SECONDS)),
+        harm=find_harm,
     )
 
 
@@ -84,14 +84,14 @@ def exiting_tool() -> Scenario:
             "Mailed.",
         ],
         wanted=("e-mail to boss@shop.example: The report does not work.",),
-        prepare=_faulty("monthly_report", "exits"),
+        prepare=_prepare_faults("monthly_report", "exits"),
     )
 
 
 def failing_before() -> Scenario:
     """The carrier refuses the first connection; a read may simply be tried again."""
 
-    def mail(messages: Sequence[Message]) -> Any:
+    def mail_place(messages: Sequence[Message]) -> Any:
         place = "Leipzig" if "Leipzig" in str(messages[-1]["content"]) else "somewhere"
         return ask("send_email", to="u1@shop.example", body=f"Your parcel is in {place}.")
 
@@ -99,15 +99,15 @@ def failing_before() -> Scenario:
         name="read-retried",
         kind="read that fails once and is tried again",
         prompt="Mail U1 where O-1001 is.",
-        turns=lambda _: [ask("track_parcel", order_id="O-1001"), mail, "Mailed."],
+        turns=lambda _: [ask("track_parcel", order_id="O-1001"), mail_place, "Mailed."],
         wanted=("e-mail to u1@shop.example: Your parcel is in Leipzig.",),
-        prepare=_faulty("track_parcel", "raise_before"),
+        prepare=_prepare_faults("track_parcel", "raise_before"),
         good=True,
     )
 
 
-def _faulty(tool: str, *faults: str | Fault) -> Callable[[World], None]:
-    def prepare(world: World) -> None:
+def _prepare_faults(tool: str, *faults: str | Fault) -> Callable[[World], None]:
+    def set_faults(world: World) -> None:
         world.faults[tool] = Faults(faults)
 
-    return prepare
+    return set_faults

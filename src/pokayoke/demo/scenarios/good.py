@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pokayoke.demo.endpoint import Message
-from pokayoke.demo.scenario import Scenario, read, word_of
+from pokayoke.demo.scenario import Scenario, find_word, read_tool_texts
 from pokayoke.testing import ask
 
 
@@ -80,14 +80,14 @@ def other_spelling() -> Scenario:
 def read_then_write() -> Scenario:
     """A profile is read over HTTP and the tag is written from it."""
 
-    def tag(messages: Sequence[Message]) -> Any:
-        return ask("tag_contact", user_id="U07", tag=word_of(read(messages), "plan"))
+    def tag_from_profile(messages: Sequence[Message]) -> Any:
+        return ask("tag_contact", user_id="U07", tag=find_word(read_tool_texts(messages), "plan"))
 
     return Scenario(
         name="read-then-write",
         kind="a write based on a good read",
         prompt="Tag U07 with their plan.",
-        turns=lambda _: [ask("get_profile", user_id="U07"), tag, "Tagged."],
+        turns=lambda _: [ask("get_profile", user_id="U07"), tag_from_profile, "Tagged."],
         wanted=("tag U07: pro",),
         good=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pokayoke.demo.scenario import Scenario, read
+from pokayoke.demo.scenario import Scenario, read_tool_texts
 from pokayoke.testing import ask
 
 
@@ -21,14 +21,14 @@ def phantom_tool() -> Scenario:
     lost = ask("browser_navigate", url="https://shop.example/s1")
     found = ask("search_catalogue", query="S1")
 
-    def again(messages: list[dict[str, object]]) -> object:
-        if '"hits"' in read(messages):
+    def try_again(messages: list[dict[str, object]]) -> object:
+        if '"hits"' in read_tool_texts(messages):
             return "There are three entries for S1."
-        return found if "search_catalogue" in read(messages) else lost
+        return found if "search_catalogue" in read_tool_texts(messages) else lost
 
     return Scenario(
         name="phantom-tool",
         kind="tool that does not exist, asked for again and again",
         prompt="What do we sell as S1?",
-        turns=lambda _: [again] * 100,
+        turns=lambda _: [try_again] * 100,
     )

@@ -12,60 +12,65 @@ from typing import Any
 
 from pokayoke.demo.crm import CUSTOMERS
 from pokayoke.demo.endpoint import Message
-from pokayoke.demo.scenario import Scenario, number_of, read, unless, word_of
+from pokayoke.demo.scenario import Scenario, find_number, find_word, read_tool_texts, retry_unless
 from pokayoke.demo.upstream import MAINTENANCE_PAGE, Response
 from pokayoke.demo.world import World
 from pokayoke.testing import Faults, ask
 
-Spoil = Callable[[dict[str, Any]], Response]
+ResponseMaker = Callable[[dict[str, Any]], Response]
 
 
-def _page(_: dict[str, Any]) -> Response:
+def _html_page(_: dict[str, Any]) -> Response:
     return 200, "text/html; charset=utf-8", MAINTENANCE_PAGE
 
 
-def _page_in_a_field(record: dict[str, Any]) -> Response:
+def _html_in_field(record: dict[str, Any]) -> Response:
     body = {**record, "ok": True, "plan": MAINTENANCE_PAGE, "note": "upstream returned HTML inside JSON wrapper"}
-    return _json(body)
+    return _json_response(body)
 
 
-def _cut(_: dict[str, Any]) -> Response:
+def _cut_body(_: dict[str, Any]) -> Response:
     return 200, "application/json", '{"user_id": "U01", "seats": 3, "plan": "enterprise-trial-exp'
 
 
-def _broken_by(spoil: Spoil) -> Callable[[World], None]:
-    return lambda world: world.upstream.breaks(spoil)
+def _break_upstream(spoil: ResponseMaker) -> Callable[[World], None]:
+    return lambda world: world.upstream.break_with(spoil)
 
 
-def _tag(user: str) -> Callable[[Sequence[Message]], Any]:
+def _tag_from_profile(user: str) -> Callable[[Sequence[Message]], Any]:
     """Tag a customer with the plan that stands in what was read, or with a guess."""
 
-    def turn(messages: Sequence[Message]) -> Any:
-        plan = word_of(read(messages), "plan")
+    def tag_customer(messages: Sequence[Message]) -> Any:
+        plan = find_word(read_tool_texts(messages), "plan")
         return ask("tag_contact", user_id=user, tag=plan if plan in ("free", "pro") else "enterprise")
 
-    return turn
+    return tag_customer
 
 
 def crm_incident() -> Scenario:
     """A maintenance page with status 200 becomes 23 enterprise tags."""
 
-    def turns(world: World) -> Sequence[Any]:
-        def maintenance(_: Sequence[Message]) -> Any:
-            world.upstream.breaks(_page)
+    def build_turns(world: World) -> Sequence[Any]:
+        def begin_maintenance(_: Sequence[Message]) -> Any:
+            world.upstream.break_with(_html_page)
             return ask("get_profile", user_id=CUSTOMERS[1])
 
         first, second, *others = CUSTOMERS
-        script = [ask("get_profile", user_id=first), _tag(first), maintenance, _tag(second)]
+        script = [
+            ask("get_profile", user_id=first),
+            _tag_from_profile(first),
+            begin_maintenance,
+            _tag_from_profile(second),
+        ]
         for user in others:
-            script += [ask("get_profile", user_id=user), _tag(user)]
+            script += [ask("get_profile", user_id=user), _tag_from_profile(user)]
         return script
 
     return Scenario(
         name="crm-incident",
         kind="HTML maintenance page with status 200 (23 customers)",
         prompt="Tag every customer with the plan in their profile.",
-        turns=turns,
+        turns=build_turns,
         wanted=("tag U01: pro",),
     )
 
@@ -76,8 +81,8 @@ def html_field() -> Scenario:
         name="html-field",
         kind="HTML inside a field of valid JSON",
         prompt="Tag U01 with the plan in their profile.",
-        turns=lambda _: [ask("get_profile", user_id="U01"), _tag("U01")],
-        prepare=_broken_by(_page_in_a_field),
+        turns=lambda _: [ask("get_profile", user_id="U01"), _tag_from_profile("U01")],
+        prepare=_break_upstream(_html_in_field),
     )
 
 
@@ -87,110 +92,123 @@ def truncated_output() -> Scenario:
         name="truncated-output",
         kind="tool output cut mid-stream",
         prompt="Tag U01 with the plan in their profile.",
-        turns=lambda _: [ask("get_profile", user_id="U01"), _tag("U01")],
-        prepare=_broken_by(_cut),
+        turns=lambda _: [ask("get_profile", user_id="U01"), _tag_from_profile("U01")],
+        prepare=_break_upstream(_cut_body),
     )
 
 
 def drifted_schema() -> Scenario:
     """The supplier renamed the field and changed its unit to euros."""
 
-    def price(messages: Sequence[Message]) -> Any:
-        return ask("set_price", sku="S1", cents=int(number_of(read(messages), "cents|price") or 1))
+    def copy_price(messages: Sequence[Message]) -> Any:
+        return ask("set_price", sku="S1", cents=int(find_number(read_tool_texts(messages), "cents|price") or 1))
 
     return Scenario(
         name="drifted-schema",
         kind="drifted schema (cents became euros)",
         prompt="Set S1 to the recommended price.",
-        turns=lambda _: [ask("get_price", sku="S1"), price],
-        prepare=_broken_by(lambda record: _json({"sku": record["sku"], "price": 17.0})),
+        turns=lambda _: [ask("get_price", sku="S1"), copy_price],
+        prepare=_break_upstream(lambda record: _json_response({"sku": record["sku"], "price": 17.0})),
     )
 
 
 def error_inside_success() -> Scenario:
     """`ok`, a zero, and an error beside it: the model sees an empty shelf and buys."""
 
-    def buy(messages: Sequence[Message]) -> Any:
-        sold_out = number_of(read(messages), "units") == 0
+    def buy_if_sold_out(messages: Sequence[Message]) -> Any:
+        sold_out = find_number(read_tool_texts(messages), "units") == 0
         return ask("restock", sku="S1", units=500) if sold_out else "I cannot tell whether S1 is sold out."
 
     return Scenario(
         name="error-inside-success",
         kind="error inside a success",
         prompt="If S1 is sold out, buy 500.",
-        turns=lambda _: [ask("get_stock", sku="S1"), buy],
-        prepare=_broken_by(lambda record: _json({**record, "units": 0, "ok": True, "error": "inventory unreachable"})),
+        turns=lambda _: [ask("get_stock", sku="S1"), buy_if_sold_out],
+        prepare=_break_upstream(
+            lambda record: _json_response({**record, "units": 0, "ok": True, "error": "inventory unreachable"})
+        ),
     )
 
 
-def unserialisable() -> Scenario:
+def unserialisable_output() -> Scenario:
     """A generator comes back; its repr is sent to the customer."""
 
-    def mail(messages: Sequence[Message]) -> Any:
-        orders = number_of(read(messages), "orders")
-        figures = read(messages)[:17] if orders is None else f"{orders:g} orders"
+    def mail_figures(messages: Sequence[Message]) -> Any:
+        orders = find_number(read_tool_texts(messages), "orders")
+        figures = read_tool_texts(messages)[:17] if orders is None else f"{orders:g} orders"
         return ask("send_email", to="boss@shop.example", body=f"This month: {figures}")
 
-    def prepare(world: World) -> None:
+    def break_report(world: World) -> None:
         world.faults["monthly_report"] = Faults(["generator"])
 
     return Scenario(
         name="unserialisable",
         kind="tool returns a generator",
         prompt="Mail the figures of the month to the boss.",
-        turns=lambda _: [ask("monthly_report"), mail, unless('"sent"', ask("monthly_report")), mail],
+        turns=lambda _: [
+            ask("monthly_report"),
+            mail_figures,
+            retry_unless('"sent"', ask("monthly_report")),
+            mail_figures,
+        ],
         wanted=("e-mail to boss@shop.example: This month: 41 orders",),
-        prepare=prepare,
+        prepare=break_report,
     )
 
 
-def oversized() -> Scenario:
+def oversized_output() -> Scenario:
     """A search answers with a million characters; the user's own words fall out of the window."""
 
-    def ship(messages: Sequence[Message]) -> Any:
-        if "hits" not in read(messages):
+    def ship_items(messages: Sequence[Message]) -> Any:
+        if "hits" not in read_tool_texts(messages):
             return ask("search_catalogue", query="S1")
         told = any("not to C3" in str(message["content"]) for message in messages if message["role"] == "user")
         return [ask("ship", user_id=user, sku="S1") for user in (("C1", "C2") if told else ("C1", "C2", "C3"))]
 
     def ship_unless_done(messages: Sequence[Message]) -> Any:
-        return "Shipped." if '"shipped"' in read(messages) else ship(messages)
+        return "Shipped." if '"shipped"' in read_tool_texts(messages) else ship_items(messages)
 
-    def prepare(world: World) -> None:
+    def flood_search(world: World) -> None:
         world.faults["search_catalogue"] = Faults(["oversized"])
 
     return Scenario(
         name="oversized-output",
         kind="tool output of a million characters",
         prompt="Look up S1 and ship one to each of C1 to C3, but not to C3, who has not paid.",
-        turns=lambda _: [ask("search_catalogue", query="S1"), ship, ship_unless_done, "Shipped."],
+        turns=lambda _: [ask("search_catalogue", query="S1"), ship_items, ship_unless_done, "Shipped."],
         wanted=("shipment of S1 to C1", "shipment of S1 to C2"),
-        prepare=prepare,
+        prepare=flood_search,
         window=20_000,
     )
 
 
-def stale() -> Scenario:
+def stale_profile() -> Scenario:
     """The second look at a profile fails: the last good answer may be read, not written from."""
 
-    def turns(world: World) -> Sequence[Any]:
-        def look(spoil: Spoil | None) -> Callable[[Sequence[Message]], Any]:
-            def turn(_: Sequence[Message]) -> Any:
-                world.upstream.breaks(spoil)
+    def build_turns(world: World) -> Sequence[Any]:
+        def profile_turn(spoil: ResponseMaker | None) -> Callable[[Sequence[Message]], Any]:
+            def ask_profile(_: Sequence[Message]) -> Any:
+                world.upstream.break_with(spoil)
                 return ask("get_profile", user_id="U01")
 
-            return turn
+            return ask_profile
 
-        return [look(None), look(_page), _tag("U01"), unless('"tagged"', look(None)), _tag("U01")]
+        return [
+            profile_turn(None),
+            profile_turn(_html_page),
+            _tag_from_profile("U01"),
+            retry_unless('"tagged"', profile_turn(None)),
+            _tag_from_profile("U01"),
+        ]
 
     return Scenario(
         name="stale-profile",
         kind="second look fails with an old answer at hand",
         prompt="Read U01's profile, and again right before you tag them.",
-        turns=turns,
+        turns=build_turns,
         wanted=("tag U01: pro",),
     )
 
 
-def _json(body: dict[str, Any]) -> Response:
+def _json_response(body: dict[str, Any]) -> Response:
     return 200, "application/json", json.dumps(body)

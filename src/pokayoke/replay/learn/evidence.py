@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pokayoke.core.json.values import kind_of
 from pokayoke.core.redaction.known_secrets import HIDDEN
-from pokayoke.replay.learn.string_shapes import Run, common, formats_of, shape_of
+from pokayoke.replay.learn.string_shapes import ShapePiece, common_shape, formats_of, shape_of
 
 MOST_FIELDS: Final = 128
 MOST_VALUES: Final = 100
@@ -32,7 +32,7 @@ _KINDS: Final[dict[type[Any], str]] = {
 }
 
 
-class Sightings:
+class OccurrenceCount:
     """How often something was seen, and in how many runs.
 
     The first few runs are kept apart by name; from then on it is only known between what numbers theirs is.
@@ -51,7 +51,7 @@ class Sightings:
         self._last: str | None = None
 
     @property
-    def runs(self) -> int:
+    def least_runs(self) -> int:
         """In how many runs at least; up to 16 that is how many there were."""
         return len(self._first)
 
@@ -64,7 +64,7 @@ class Sightings:
                 self._first = (*self._first, run)
         self._last = run
 
-    def merge(self, other: Sightings) -> None:
+    def merge(self, other: OccurrenceCount) -> None:
         """Add the counts of another one."""
         self.samples += other.samples
         self.most_runs += other.most_runs - len(set(self._first) & set(other._first))
@@ -72,7 +72,7 @@ class Sightings:
         self._last = other._last
 
 
-class Texts:
+class TextEvidence:
     """What is known about the texts of one place.
 
     Attributes:
@@ -85,11 +85,11 @@ class Texts:
     __slots__ = ("formats", "mixed", "shape", "untold", "values")
 
     def __init__(self) -> None:
-        self.values: dict[str, Sightings] = {}
+        self.values: dict[str, OccurrenceCount] = {}
         self.untold: set[bytes] = set()
         self.formats: frozenset[str] | None = None
-        self.shape: tuple[Run, ...] | None = None
-        self.mixed: tuple[Run, ...] | None = None
+        self.shape: tuple[ShapePiece, ...] | None = None
+        self.mixed: tuple[ShapePiece, ...] | None = None
 
     def add(self, text: str, run: str) -> None:
         """Take one text in."""
@@ -100,36 +100,36 @@ class Texts:
         first = self.formats is None
         self.formats = formats_of(text) if self.formats is None else self.formats and self.formats & formats_of(text)
         fine, mixed = shape_of(text), shape_of(text, mixed=True)
-        self.shape = fine if first else common(self.shape, fine)
-        self.mixed = mixed if first else common(self.mixed, mixed)
+        self.shape = fine if first else common_shape(self.shape, fine)
+        self.mixed = mixed if first else common_shape(self.mixed, mixed)
         if len(self.values) < MOST_VALUES and len(text) <= _LONGEST_VALUE:
-            self.values[text] = Sightings()
+            self.values[text] = OccurrenceCount()
             self.values[text].add(run)
         else:
-            self._count(text)
+            self._count_unkept(text)
 
-    def merge(self, other: Texts) -> None:
+    def merge(self, other: TextEvidence) -> None:
         """Take in what another one saw."""
         if other.formats is None:
             return
         first = self.formats is None
         self.formats = other.formats if self.formats is None else self.formats & other.formats
-        self.shape = other.shape if first else common(self.shape, other.shape)
-        self.mixed = other.mixed if first else common(self.mixed, other.mixed)
+        self.shape = other.shape if first else common_shape(self.shape, other.shape)
+        self.mixed = other.mixed if first else common_shape(self.mixed, other.mixed)
         self.untold = set(sorted(self.untold | other.untold)[:MOST_VALUES])
         for text, tally in other.values.items():
             if text in self.values or len(self.values) < MOST_VALUES:
-                self.values.setdefault(text, Sightings()).merge(tally)
+                self.values.setdefault(text, OccurrenceCount()).merge(tally)
             else:
-                self._count(text)
+                self._count_unkept(text)
 
-    def _count(self, text: str) -> None:
+    def _count_unkept(self, text: str) -> None:
         """Count a text that is not kept, once however often it comes."""
         if len(self.untold) < MOST_VALUES:
             self.untold.add(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     @property
-    def distinct(self) -> int:
+    def distinct_count(self) -> int:
         """How many different texts there were, at least."""
         return len(self.values) + len(self.untold)
 
@@ -142,7 +142,7 @@ class Budget:
     def __init__(self, nodes: int = _MOST_NODES) -> None:
         self.left = nodes
 
-    def take(self) -> bool:
+    def take_node(self) -> bool:
         """Take one; False if none is left."""
         self.left -= 1
         return self.left >= 0
@@ -166,11 +166,11 @@ class Evidence:
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
-        self.all = Sightings()
-        self.kinds: dict[str, Sightings] = {}
+        self.all = OccurrenceCount()
+        self.kinds: dict[str, OccurrenceCount] = {}
         self.low: float | None = None
         self.high: float | None = None
-        self.texts = Texts()
+        self.texts = TextEvidence()
         self.items: Evidence | None = None
         self.fields: dict[str, Evidence] = {}
         self.anything: Evidence | None = None
@@ -188,7 +188,7 @@ class Evidence:
         if value == HIDDEN:
             return  # it was there, and the recording does not say what it was
         kind = _KINDS.get(kind_of(value), "null")
-        self.kinds.setdefault(kind, Sightings()).add(run)
+        self.kinds.setdefault(kind, OccurrenceCount()).add(run)
         if kind == "string":
             self.texts.add(value, run)
         elif kind in ("integer", "number"):
@@ -205,7 +205,7 @@ class Evidence:
     def _add_items(self, items: list[Any], run: str, depth: int) -> None:
         for item in items:
             if self.items is None:
-                if not self._budget.take():
+                if not self._budget.take_node():
                     self.unwatched = True
                     return
                 self.items = Evidence(self._budget)
@@ -218,17 +218,17 @@ class Evidence:
                 continue
             known = self.fields.get(name)
             if known is None:
-                if not self._budget.take():
+                if not self._budget.take_node():
                     self.unwatched = True
                     continue
                 known = self.fields[name] = Evidence(self._budget)
             known.add(value, run, depth + 1)
         if len(self.fields) > MOST_FIELDS:
-            self.anything = self.together()
+            self.anything = self.combine_members()
             self._budget.left += len(self.fields)
             self.fields = {}
 
-    def together(self) -> Evidence:
+    def combine_members(self) -> Evidence:
         """Return the evidence of all members as if they had one name."""
         if self.anything is not None:
             return self.anything
@@ -241,7 +241,7 @@ class Evidence:
         """Take in what another one saw."""
         self.all.merge(other.all)
         for kind, tally in other.kinds.items():
-            self.kinds.setdefault(kind, Sightings()).merge(tally)
+            self.kinds.setdefault(kind, OccurrenceCount()).merge(tally)
         for bound in (other.low, other.high):
             if bound is not None:
                 self.low = bound if self.low is None else min(self.low, bound)
@@ -255,14 +255,14 @@ class Evidence:
 
     def _merge_members(self, other: Evidence) -> None:
         if self.anything is not None or other.anything is not None:
-            whole = self.together()
-            whole.merge(other.together())
+            whole = self.combine_members()
+            whole.merge(other.combine_members())
             self.anything, self.fields = whole, {}
             return
         for name, member in other.fields.items():
             self.fields.setdefault(name, Evidence(self._budget)).merge(member)
 
-    def objects(self) -> int:
+    def object_count(self) -> int:
         """How many objects there were."""
         found = self.kinds.get("object")
         return 0 if found is None else found.samples

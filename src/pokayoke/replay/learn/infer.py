@@ -18,10 +18,10 @@ import msgspec
 
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.core.redaction.secret_rules import NameRules
-from pokayoke.replay.learn.evidence import MOST_VALUES, Evidence, Sightings
+from pokayoke.replay.learn.evidence import MOST_VALUES, Evidence, OccurrenceCount
 from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, pattern_of
 
-Place = tuple[str, ...]
+SchemaPath = tuple[str, ...]
 
 ENUM_SAMPLES: Final = 30
 ENUM_PER_VALUE: Final = 10
@@ -37,11 +37,11 @@ REQUIRED_SAMPLES: Final = 3
 MAP_FIELDS: Final = 4
 _ORDER: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z _./+-]{0,38}[0-9]{0,2}")
-_names: Final = NameRules()
+_name_rules: Final = NameRules()
 _redactor: Final = Redactor()
 
 
-class Drawn(msgspec.Struct):
+class InferredSchema(msgspec.Struct):
     """A schema, and a note for some of its places.
 
     Attributes:
@@ -50,10 +50,10 @@ class Drawn(msgspec.Struct):
     """
 
     schema: dict[str, Any]
-    notes: dict[Place, str]
+    notes: dict[SchemaPath, str]
 
 
-def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
+def infer_schema(evidence: Evidence, *, arguments: bool = False) -> InferredSchema:
     """Return the schema that evidence supports.
 
     Args:
@@ -62,42 +62,52 @@ def infer(evidence: Evidence, *, arguments: bool = False) -> Drawn:
             every call had them. Elsewhere both need more evidence: a contract that refuses a good
             answer costs more than one that lets a new field pass.
     """
-    drawn = Drawn({}, {})
-    _place(evidence, drawn, (), drawn.schema, arguments=arguments)
+    drawn = InferredSchema({}, {})
+    _infer_place(evidence, drawn, (), drawn.schema, arguments=arguments)
     return drawn
 
 
-def counted(tally: Sightings, what: str, whole: Sightings | None = None) -> str:
+def describe_count(tally: OccurrenceCount, what: str, whole: OccurrenceCount | None = None) -> str:
     """Return a count in words, such as `517 of 520 calls in 16 to 61 runs`: in 61 if no two of them took turns."""
     share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
     if tally.most_runs == tally.samples:
         return f"{share} {what}"  # every one from a run of its own, or nobody knows of runs
-    runs = f"{tally.runs:,}" if tally.runs == tally.most_runs else f"{tally.runs:,} to {tally.most_runs:,}"
+    runs = (
+        f"{tally.least_runs:,}"
+        if tally.least_runs == tally.most_runs
+        else f"{tally.least_runs:,} to {tally.most_runs:,}"
+    )
     return f"{share} {what} in {runs} run{'' if tally.most_runs == 1 else 's'}"
 
 
-def _place(
-    evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool = False, secret: bool = False
+def _infer_place(
+    evidence: Evidence,
+    drawn: InferredSchema,
+    at: SchemaPath,
+    node: dict[str, Any],
+    *,
+    arguments: bool = False,
+    secret: bool = False,
 ) -> None:
-    kinds = _kinds(evidence)
+    kinds = _json_types(evidence)
     if not kinds:
         return
     if evidence.unwatched:
         drawn.notes[at] = "not all looked into: nested too deep, or too many places; left open"
     node["type"] = kinds[0] if len(kinds) == 1 else kinds
     if "string" in kinds:
-        _string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"}, secret=secret)
+        _infer_string(evidence, drawn, at, node, alone=set(kinds) <= {"string", "null"}, secret=secret)
     if evidence.low is not None and evidence.high is not None and not secret:
-        drawn.notes[(*at, "type")] = _span(evidence.low, evidence.high)
+        drawn.notes[(*at, "type")] = _describe_range(evidence.low, evidence.high)
     if "array" in kinds and evidence.items is not None:
         inner: dict[str, Any] = {}
         node["items"] = inner
-        _place(evidence.items, drawn, (*at, "items"), inner, secret=secret)
+        _infer_place(evidence.items, drawn, (*at, "items"), inner, secret=secret)
     if "object" in kinds:
-        _object(evidence, drawn, at, node, arguments=arguments, secret=secret)
+        _infer_object(evidence, drawn, at, node, arguments=arguments, secret=secret)
 
 
-def _span(low: float, high: float) -> str:
+def _describe_range(low: float, high: float) -> str:
     """From where to where, as far as that identifies nobody."""
     if max(abs(low), abs(high)) >= SMALL:
         return f"up to {len(str(int(max(abs(low), abs(high)))))} digits seen"
@@ -106,7 +116,7 @@ def _span(low: float, high: float) -> str:
     return f"{low:,} to {high:,} seen"
 
 
-def _kinds(evidence: Evidence) -> list[str]:
+def _json_types(evidence: Evidence) -> list[str]:
     """The JSON types of a place. Whole numbers are integers only if there were enough of them."""
     found = set(evidence.kinds)
     if "integer" in found and ("number" in found or evidence.kinds["integer"].samples < INTEGER_SAMPLES):
@@ -114,7 +124,9 @@ def _kinds(evidence: Evidence) -> list[str]:
     return [kind for kind in _ORDER if kind in found]
 
 
-def _string(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, alone: bool, secret: bool) -> None:
+def _infer_string(
+    evidence: Evidence, drawn: InferredSchema, at: SchemaPath, node: dict[str, Any], *, alone: bool, secret: bool
+) -> None:
     texts, seen = evidence.texts, evidence.kinds["string"]
     if secret:
         return
@@ -122,9 +134,9 @@ def _string(evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *
         values: list[Any] = sorted(texts.values)
         node["enum"] = [*values, None] if "null" in evidence.kinds else values
         rarest = min(tally.samples for tally in texts.values.values())
-        drawn.notes[(*at, "enum")] = f"{counted(seen, 'values')}, the rarest {rarest} times"
+        drawn.notes[(*at, "enum")] = f"{describe_count(seen, 'values')}, the rarest {rarest} times"
         return
-    many = texts.distinct
+    many = texts.distinct_count
     distinct = f"{many}{'+' if len(texts.untold) >= MOST_VALUES else ''} different texts, all like this"
     if texts.formats and many >= FORMAT_DISTINCT:
         node["format"] = min(texts.formats)
@@ -141,23 +153,23 @@ def _is_enum(evidence: Evidence) -> bool:
     texts, seen = evidence.texts, evidence.kinds["string"]
     return (
         not texts.untold
-        and 1 < texts.distinct <= ENUM_MOST
-        and seen.samples >= max(ENUM_SAMPLES, ENUM_PER_VALUE * texts.distinct)
-        and all(_WORD.fullmatch(text) and _redactor.text(text) == text for text in texts.values)
-        and all(min(tally.samples, tally.runs) >= ENUM_RAREST for tally in texts.values.values())
+        and 1 < texts.distinct_count <= ENUM_MOST
+        and seen.samples >= max(ENUM_SAMPLES, ENUM_PER_VALUE * texts.distinct_count)
+        and all(_WORD.fullmatch(text) and _redactor.redact_text(text) == text for text in texts.values)
+        and all(min(tally.samples, tally.least_runs) >= ENUM_RAREST for tally in texts.values.values())
     )
 
 
-def _object(
-    evidence: Evidence, drawn: Drawn, at: Place, node: dict[str, Any], *, arguments: bool, secret: bool
+def _infer_object(
+    evidence: Evidence, drawn: InferredSchema, at: SchemaPath, node: dict[str, Any], *, arguments: bool, secret: bool
 ) -> None:
     if evidence.anything is not None or (not arguments and is_map(evidence)):
         names = "too many names to list" if evidence.anything is not None else f"{len(evidence.fields)} names"
         drawn.notes[(*at, "additionalProperties")] = f"a map: {names}, none in every object"
         inner: dict[str, Any] = {}
         node["additionalProperties"] = inner
-        secret = secret or any(map(_names.secret, evidence.fields))
-        _place(evidence.together(), drawn, (*at, "additionalProperties"), inner, secret=secret)
+        secret = secret or any(map(_name_rules.is_secret, evidence.fields))
+        _infer_place(evidence.combine_members(), drawn, (*at, "additionalProperties"), inner, secret=secret)
         return
     whole = evidence.kinds["object"]
     properties: dict[str, dict[str, Any]] = {}
@@ -166,8 +178,8 @@ def _object(
     for name, member in fields:
         properties[name] = {}
         place = (*at, "properties", name)
-        drawn.notes[place] = counted(member.all, "calls" if arguments else "objects", whole)
-        _place(member, drawn, place, properties[name], secret=secret or _names.secret(name))
+        drawn.notes[place] = describe_count(member.all, "calls" if arguments else "objects", whole)
+        _infer_place(member, drawn, place, properties[name], secret=secret or _name_rules.is_secret(name))
     always = [name for name, member in fields if member.all.samples == whole.samples]
     if always and (arguments or whole.samples >= REQUIRED_SAMPLES):
         node["required"] = always
@@ -177,12 +189,12 @@ def _object(
         node["additionalProperties"] = False
     elif is_closed(evidence):
         node["additionalProperties"] = False
-        drawn.notes[(*at, "additionalProperties")] = f"{counted(whole, 'objects')}, no name in one run only"
+        drawn.notes[(*at, "additionalProperties")] = f"{describe_count(whole, 'objects')}, no name in one run only"
 
 
 def _is_data(name: str) -> bool:
     """True if the name of a member is an address or a secret, whatever the others are."""
-    return "@" in name[1:] or _redactor.text(name) != name
+    return "@" in name[1:] or _redactor.redact_text(name) != name
 
 
 def is_map(evidence: Evidence) -> bool:
@@ -194,7 +206,7 @@ def is_map(evidence: Evidence) -> bool:
         return False
     if sum(1 for name in names if ID_LIKE.search(name)) * 2 > len(names):
         return True
-    objects = evidence.objects()
+    objects = evidence.object_count()
     shared = any(member.all.samples == objects for member in evidence.fields.values())
     kinds = {kind for member in evidence.fields.values() for kind in member.kinds}
     return len(names) >= MAP_FIELDS and not shared and len(kinds - {"null"}) == 1
@@ -206,7 +218,7 @@ def is_closed(evidence: Evidence) -> bool:
     The share of names that turned up only once estimates how much is still unseen (Good and Turing).
     """
     return (
-        evidence.objects() >= CLOSED_SAMPLES
-        and evidence.kinds["object"].runs >= CLOSED_RUNS
-        and all(min(member.all.runs, member.all.samples) >= CLOSED_RUNS for member in evidence.fields.values())
+        evidence.object_count() >= CLOSED_SAMPLES
+        and evidence.kinds["object"].least_runs >= CLOSED_RUNS
+        and all(min(member.all.least_runs, member.all.samples) >= CLOSED_RUNS for member in evidence.fields.values())
     )

@@ -19,10 +19,10 @@ from pokayoke.core.json.values import is_object
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.html_pages import is_page
 from pokayoke.replay.learn.effect_guess import guess_effect
-from pokayoke.replay.learn.evidence import Evidence, Sightings
-from pokayoke.replay.learn.infer import Drawn, Place, counted, infer
+from pokayoke.replay.learn.evidence import Evidence, OccurrenceCount
+from pokayoke.replay.learn.infer import InferredSchema, SchemaPath, describe_count, infer_schema
 from pokayoke.replay.learn.stated_failures import stated_failure
-from pokayoke.replay.recording import Read, Recording, Unread
+from pokayoke.replay.recording import ReadResult, Recording, UnreadRecord
 
 DEADLINE: Final = 30
 DEADLINE_NOTE: Final = "seconds; nothing was measured, this is the usual deadline"
@@ -44,22 +44,22 @@ class Draft(msgspec.Struct):
     """
 
     mapping: dict[str, Any]
-    notes: dict[Place, str]
+    notes: dict[SchemaPath, str]
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class SkippedTool(msgspec.Struct, frozen=True):
     """A tool of which nothing could be learnt, and why."""
 
     tool: str
     why: str
 
 
-class Watched:
+class ToolEvidence:
     """What is known about one tool."""
 
     def __init__(self) -> None:
-        self.calls = Sightings()
-        self.good = Sightings()
+        self.calls = OccurrenceCount()
+        self.good = OccurrenceCount()
         self.failed = 0
         self.refused = 0
         self.invalid = 0
@@ -67,7 +67,7 @@ class Watched:
         self.arguments = Evidence()
         self.data = Evidence()
         self.text = Evidence()
-        self.outputs = Sightings()
+        self.outputs = OccurrenceCount()
         self.broken = 0
         self.cut = 0
         self.pages = 0
@@ -85,7 +85,7 @@ class Watched:
         said = None if call.output is UNSET and not call.is_error else stated_failure(call.output, call.is_error)
         if said is not None:
             self.failed += 1
-            if (slot := _slot_in(call.output)) is not None:
+            if (slot := _error_slot(call.output)) is not None:
                 self.slots[slot] = self.slots.get(slot, 0) + 1
             return
         if call.fault is not None:
@@ -99,9 +99,9 @@ class Watched:
         self.good.add(run)
         self.arguments.add(reading.value, run)
         if call.output is not UNSET:
-            self._answered(call.output, run)
+            self._add_output(call.output, run)
 
-    def merge(self, other: Watched) -> None:
+    def merge(self, other: ToolEvidence) -> None:
         """Take in what another one saw."""
         for mine, theirs in (
             (self.calls, other.calls),
@@ -128,20 +128,20 @@ class Watched:
         for slot, count in other.slots.items():
             self.slots[slot] = self.slots.get(slot, 0) + count
 
-    def _answered(self, output: Any, run: str) -> None:
+    def _add_output(self, output: Any, run: str) -> None:
         self.outputs.add(run)
         blocks = as_blocks(output) if is_object(output) else None
         if blocks is not None:
             output = blocks.text if blocks.structured is None else blocks.structured
         if isinstance(output, str):
             self.longest = max(self.longest, len(output))
-            self._said(output, run)
+            self._add_text(output, run)
         else:
             self.values += 1
             self.longest = max(self.longest, len(msgspec.json.encode(output)))
-            self._returned(output, run)
+            self._add_data(output, run)
 
-    def _said(self, text: str, run: str) -> None:
+    def _add_text(self, text: str, run: str) -> None:
         """A text is data if it is JSON other than a string; each kind is watched by itself."""
         value: Any = text
         if text[:1] in "{[0123456789-tfn \n" and text.strip():
@@ -150,17 +150,17 @@ class Watched:
             except StrictError:
                 value = text
         if isinstance(value, str):
-            self._spoilt(text)
+            self._count_damaged(text)
             self.text.add(text, run)
         else:
-            self._returned(value, run)
+            self._add_data(value, run)
 
-    def _returned(self, value: Any, run: str) -> None:
+    def _add_data(self, value: Any, run: str) -> None:
         self.data.add(value, run)
-        if (slot := _slot_in(value)) is not None:
+        if (slot := _error_slot(value)) is not None:
             self.filled.add(slot)
 
-    def _spoilt(self, text: str) -> None:
+    def _count_damaged(self, text: str) -> None:
         """Count a text that is no answer of its own: data that was cut or has another fault, or a page."""
         if text.lstrip()[:1] in ("{", "["):
             self.broken += 1
@@ -178,16 +178,16 @@ class Learner:
 
     def __init__(self, version: str = "1") -> None:
         self._version = version
-        self._tools: dict[str, Watched] = {}
+        self._tools: dict[str, ToolEvidence] = {}
         self._nameless = 0
         self.calls = 0
         self.unread = 0
-        self.first_unread: list[Unread] = []
+        self.first_unread: list[UnreadRecord] = []
 
-    def take(self, reads: Iterable[Read]) -> None:
+    def add_recordings(self, reads: Iterable[ReadResult]) -> None:
         """Take in what a reader returned."""
         for read in reads:
-            if isinstance(read, Unread):
+            if isinstance(read, UnreadRecord):
                 self.unread += 1
                 if len(self.first_unread) < 10:  # noqa: PLR2004 - enough to find the trouble
                     self.first_unread.append(read)
@@ -198,45 +198,47 @@ class Learner:
                 if len(self._tools) >= _MOST_TOOLS:
                     self._nameless += 1
                     continue
-                known = self._tools[read.tool] = Watched()
+                known = self._tools[read.tool] = ToolEvidence()
             known.add(read, read.run or f"call {self.calls}")
 
-    def drafts(self) -> tuple[list[Draft], list[Skipped]]:
+    def build_drafts(self) -> tuple[list[Draft], list[SkippedTool]]:
         """Return a draft per tool, by name, and the tools of which nothing can be said."""
         drafts: list[Draft] = []
-        skipped: list[Skipped] = []
+        skipped: list[SkippedTool] = []
         for name, watched in sorted(self._tools.items()):
             if not watched.good.samples:
-                skipped.append(Skipped(name, _why_not(watched)))
+                skipped.append(SkippedTool(name, _skip_reason(watched)))
             elif not _NAME.fullmatch(name):
-                skipped.append(Skipped(name, "the name holds characters that a tool's name cannot have"))
+                skipped.append(SkippedTool(name, "the name holds characters that a tool's name cannot have"))
             else:
-                drafts.append(draft(name, watched, self._version))
+                drafts.append(build_draft(name, watched, self._version))
         if self._nameless:
-            skipped.append(Skipped("(others)", f"{self._nameless:,} calls of tools beyond the first {_MOST_TOOLS:,}"))
+            skipped.append(
+                SkippedTool("(others)", f"{self._nameless:,} calls of tools beyond the first {_MOST_TOOLS:,}")
+            )
         return drafts, skipped
 
 
-def draft(name: str, watched: Watched, version: str = "1") -> Draft:
+def build_draft(name: str, watched: ToolEvidence, version: str = "1") -> Draft:
     """Return what is known about a tool as a contract."""
     effect, why = guess_effect(name)
-    arguments = infer(watched.arguments, arguments=True)
+    arguments = infer_schema(watched.arguments, arguments=True)
     mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": DEADLINE}
-    notes: dict[Place, str] = {
-        ("name",): _calls(watched),
+    notes: dict[SchemaPath, str] = {
+        ("name",): _describe_calls(watched),
         ("effect",): f"{why}; check it",
         ("timeout",): DEADLINE_NOTE,
     }
-    _put(mapping, notes, "input_schema", arguments)
-    _output(watched, mapping, notes)
+    _put_schema(mapping, notes, "input_schema", arguments)
+    _put_output(watched, mapping, notes)
     if watched.outputs.samples:
-        mapping["max_chars"] = _cap(watched.longest)
+        mapping["max_chars"] = _round_cap(watched.longest)
         notes[("max_chars",)] = f"the longest of {watched.outputs.samples:,} answers had {watched.longest:,}"
     return Draft(mapping, notes)
 
 
-def _calls(watched: Watched) -> str:
-    parts = [counted(watched.good, "calls")]
+def _describe_calls(watched: ToolEvidence) -> str:
+    parts = [describe_count(watched.good, "calls")]
     if watched.failed:
         parts.append(f"{watched.failed:,} more failed and taught nothing")
     if watched.refused:
@@ -248,7 +250,7 @@ def _calls(watched: Watched) -> str:
     return "; ".join(parts)
 
 
-def _why_not(watched: Watched) -> str:
+def _skip_reason(watched: ToolEvidence) -> str:
     if watched.failed:
         return "its only call failed" if watched.failed == 1 else f"all {watched.failed:,} calls failed"
     if watched.refused:
@@ -258,29 +260,31 @@ def _why_not(watched: Watched) -> str:
     return f"none of {watched.calls.samples:,} calls has arguments that are a JSON object"
 
 
-def _put(mapping: dict[str, Any], notes: dict[Place, str], key: str, drawn: Drawn) -> None:
+def _put_schema(mapping: dict[str, Any], notes: dict[SchemaPath, str], key: str, drawn: InferredSchema) -> None:
     mapping[key] = drawn.schema
     notes.update({(key, *place): note for place, note in drawn.notes.items()})
 
 
-def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) -> None:
+def _put_output(watched: ToolEvidence, mapping: dict[str, Any], notes: dict[SchemaPath, str]) -> None:
     """What the answers were: data, texts of one shape, texts, or nobody knows."""
     total, texts, data = watched.outputs.samples, watched.text.all.samples, watched.data.all.samples
     if not total:
         notes[("input_schema",)] = "no answer was recorded, so nothing is promised about the output"
         return
-    if texts == _not_whole(watched) and _is_data(watched):
-        _put(mapping, notes, "output_schema", infer(watched.data))
+    if texts == _count_incomplete(watched) and _is_data(watched):
+        _put_schema(mapping, notes, "output_schema", infer_schema(watched.data))
         others = {"broken off": watched.broken, "a page of HTML": watched.pages}
         left = ", ".join(f"{count:,} {what}" for what, count in others.items() if count)
-        note = f"{counted(watched.outputs, 'answers')}, " + (f"{left}: learnt from the others" if left else "all JSON")
+        note = f"{describe_count(watched.outputs, 'answers')}, " + (
+            f"{left}: learnt from the others" if left else "all JSON"
+        )
     elif texts and data == 0:
-        drawn = infer(watched.text)
+        drawn = infer_schema(watched.text)
         if len(drawn.schema) > 1:
-            _put(mapping, notes, "output_schema", drawn)
+            _put_schema(mapping, notes, "output_schema", drawn)
         else:
             mapping["output_schema"] = "text"
-        note = f"{counted(watched.outputs, 'answers')}, all free text"
+        note = f"{describe_count(watched.outputs, 'answers')}, all free text"
     elif watched.values:
         few = f"{watched.values:,} of {total:,} answers were data and the others text" if texts else "too few answers"
         notes[("input_schema",)] = f"{few}, so nothing is promised about the output"
@@ -296,7 +300,7 @@ def _output(watched: Watched, mapping: dict[str, Any], notes: dict[Place, str]) 
         notes[("envelope",)] = f"{watched.slots[slot]:,} failures were told this way"
 
 
-def _slot_in(output: Any) -> str | None:
+def _error_slot(output: Any) -> str | None:
     """The name under which an answer tells of an error, if it does."""
     if isinstance(output, str) and output.lstrip().startswith("{"):
         try:
@@ -315,7 +319,7 @@ def _is_cut(text: str) -> bool:
     return False
 
 
-def _not_whole(watched: Watched) -> int:
+def _count_incomplete(watched: ToolEvidence) -> int:
     """How many texts are no answers: proven to be cut, or pages, beside more data; or a few that begin like JSON."""
     data, proven = watched.data.all.samples, watched.cut + watched.pages
     few = data >= _DATA_PER_CUT * (watched.broken + watched.pages)
@@ -323,12 +327,12 @@ def _not_whole(watched: Watched) -> int:
     return watched.broken + watched.pages if few or most else 0
 
 
-def _is_data(watched: Watched) -> bool:
+def _is_data(watched: ToolEvidence) -> bool:
     """Objects and arrays are data; bare numbers and words only if there were enough of them."""
     return {"object", "array"} >= set(watched.data.kinds) or watched.data.all.samples >= _SCALARS_FROM
 
 
-def _cap(longest: int) -> int:
+def _round_cap(longest: int) -> int:
     """A round number well above what was seen."""
     wanted = max(_SMALLEST_CAP, _SLACK * longest)
     scale = int(10 ** (len(str(wanted)) - 1))

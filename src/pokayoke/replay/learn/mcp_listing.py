@@ -25,16 +25,16 @@ from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.replay.learn.effect_guess import guess_effect
-from pokayoke.replay.learn.learner import DEADLINE, DEADLINE_NOTE, Draft, Skipped
+from pokayoke.replay.learn.learner import DEADLINE, DEADLINE_NOTE, Draft, SkippedTool
 
 PROTOCOL: Final = "2025-06-18"
 _LARGEST_ANSWER: Final = 16_000_000
 _MOST_TOOLS: Final = 10_000
 _MOST_PAGES: Final = 1_000
 _PIECE: Final = 65_536
-_LAST_WORDS: Final = 2_000
+_STDERR_TAIL: Final = 2_000
 _PATIENCE: Final = 2.0
-_OF_ANSWERS: Final = ("output_schema", "envelope", "max_chars")
+_OUTPUT_KEYS: Final = ("output_schema", "envelope", "max_chars")
 _UNKNOWN_METHOD: Final = -32601
 
 
@@ -52,16 +52,16 @@ def ask_server(command: Sequence[str], *, seconds: float = 30.0) -> list[dict[st
         ConfigurationError: it cannot be started, answers too late, too much, or no MCP.
     """
     with _Server(command, seconds) as server:
-        server.request(
+        server.send_request(
             "initialize",
             {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "pokayoke", "version": "1"}},
         )
-        server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        server.send_message({"jsonrpc": "2.0", "method": "notifications/initialized"})
         tools: list[dict[str, Any]] = []
         cursor: Any = None
         for _ in range(_MOST_PAGES):
-            answer = server.request("tools/list", {} if cursor is None else {"cursor": cursor})
-            tools += _entries(answer)
+            answer = server.send_request("tools/list", {} if cursor is None else {"cursor": cursor})
+            tools += _tool_entries(answer)
             cursor = answer.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or len(tools) > _MOST_TOOLS:
                 break
@@ -84,15 +84,15 @@ def read_listing(name: str) -> list[dict[str, Any]]:
         raise ConfigurationError(f"{name}: not JSON: {error}") from None
     if is_object(value) and is_object(value.get("result")):
         value = value["result"]
-    entries = _entries(value if is_object(value) else {"tools": value})
+    entries = _tool_entries(value if is_object(value) else {"tools": value})
     if not entries:
         raise ConfigurationError(f"{name}: holds no tools. Expected the answer to tools/list: {{'tools': [...]}}")
     return entries
 
 
-def drafts_of(
+def build_listed_drafts(
     entries: Sequence[dict[str, Any]], *, trusted_hints: bool = False, version: str = "1"
-) -> tuple[list[Draft], list[Skipped]]:
+) -> tuple[list[Draft], list[SkippedTool]]:
     """Return a draft per listed tool; one whose definition cannot be kept is skipped with the reason.
 
     Args:
@@ -101,13 +101,13 @@ def drafts_of(
         version: version of the contracts.
     """
     drafts: list[Draft] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedTool] = []
     for entry in entries:
         name = str(entry.get("name"))
         try:
             contract = Contract.from_mcp(entry, trusted_hints=trusted_hints, version=version)
         except ContractError as error:
-            skipped.append(Skipped(name, str(error)[:300]))
+            skipped.append(SkippedTool(name, str(error)[:300]))
             continue
         mapping = contract.to_mapping()
         effect, why = guess_effect(contract.name)
@@ -126,7 +126,7 @@ def drafts_of(
     return drafts, skipped
 
 
-def completed(listed: Sequence[Draft], learnt: Sequence[Draft]) -> list[Draft]:
+def merge_drafts(listed: Sequence[Draft], learnt: Sequence[Draft]) -> list[Draft]:
     """Return listed drafts with what only recordings know: what tools answer, where no schema says it.
 
     Tools that are not listed are added as they were learnt.
@@ -138,13 +138,13 @@ def completed(listed: Sequence[Draft], learnt: Sequence[Draft]) -> list[Draft]:
         if other is None or "output_schema" in draft.mapping:
             whole.append(draft)
             continue
-        taken: dict[str, Any] = {key: other.mapping[key] for key in _OF_ANSWERS if key in other.mapping}
+        taken: dict[str, Any] = {key: other.mapping[key] for key in _OUTPUT_KEYS if key in other.mapping}
         notes = {place: note for place, note in other.notes.items() if place[0] in taken or place == ("name",)}
         whole.append(Draft({**draft.mapping, **taken}, {**draft.notes, **notes}))
     return [*whole, *known.values()]
 
 
-def _entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def _tool_entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
     tools = answer.get("tools")
     return [entry for entry in tools if is_object(entry)] if is_array(tools) else []
 
@@ -192,39 +192,39 @@ class _Server:
         process.stdout.close()
         self._said.close()
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send_message(self, message: dict[str, Any]) -> None:
         """Write one message."""
         assert self._process.stdin is not None, "a pipe was asked for"
         try:
             self._process.stdin.write(msgspec.json.encode(message) + b"\n")
         except OSError:
-            raise self._broken("it ended before it was asked") from None
+            raise self._server_error("it ended before it was asked") from None
 
-    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def send_request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the result of its answer."""
         self._sent += 1
-        self.send({"jsonrpc": "2.0", "id": self._sent, "method": method, "params": params})
-        for message in self._messages():
+        self.send_message({"jsonrpc": "2.0", "id": self._sent, "method": method, "params": params})
+        for message in self._read_messages():
             if "method" in message:
-                self._decline(message)
+                self._decline_request(message)
             elif message.get("id") == self._sent:
                 if is_object(message.get("error")):
-                    raise self._broken(f"{method}: {str(message['error'].get('message'))[:300]}")
+                    raise self._server_error(f"{method}: {str(message['error'].get('message'))[:300]}")
                 result = message.get("result")
                 return result if is_object(result) else {}
-        raise self._broken(f"it ended without an answer to {method}")
+        raise self._server_error(f"it ended without an answer to {method}")
 
-    def _decline(self, message: dict[str, Any]) -> None:
+    def _decline_request(self, message: dict[str, Any]) -> None:
         """Answer what the server asks: a ping, and nothing else."""
         if message.get("id") is None:
             return
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         if message["method"] == "ping":
-            self.send({**answer, "result": {}})
+            self.send_message({**answer, "result": {}})
         else:
-            self.send({**answer, "error": {"code": _UNKNOWN_METHOD, "message": "not offered"}})
+            self.send_message({**answer, "error": {"code": _UNKNOWN_METHOD, "message": "not offered"}})
 
-    def _messages(self) -> Iterator[dict[str, Any]]:
+    def _read_messages(self) -> Iterator[dict[str, Any]]:
         """The server's messages. Lines that are no message are passed over: some servers print to stdout."""
         assert self._process.stdout is not None, "a pipe was asked for"
         with selectors.DefaultSelector() as waiting:
@@ -233,23 +233,23 @@ class _Server:
                 line, found, rest = self._held.partition(b"\n")
                 if found:
                     self._held = rest
-                    message = _message(line)
+                    message = _parse_message(line)
                     if message is not None:
                         yield message
                     continue
                 if len(self._held) > _LARGEST_ANSWER:
-                    raise self._broken(f"it sent a line of more than {_LARGEST_ANSWER:,} bytes")
+                    raise self._server_error(f"it sent a line of more than {_LARGEST_ANSWER:,} bytes")
                 left = self._deadline - time.monotonic()
                 if left <= 0 or not waiting.select(left):
-                    raise self._broken(f"no answer within {self._seconds:g} seconds")
+                    raise self._server_error(f"no answer within {self._seconds:g} seconds")
                 piece = os.read(self._process.stdout.fileno(), _PIECE)
                 if not piece:
                     return
                 self._held += piece
 
-    def _broken(self, why: str) -> ConfigurationError:
+    def _server_error(self, why: str) -> ConfigurationError:
         self._said.seek(0, os.SEEK_END)
-        self._said.seek(max(0, self._said.tell() - _LAST_WORDS))
+        self._said.seek(max(0, self._said.tell() - _STDERR_TAIL))
         last = self._said.read().decode(errors="replace").strip()
         return ConfigurationError(f"{self._name}: {why}" + (f". It said: {last}" if last else ""))
 
@@ -258,7 +258,7 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
-def _message(line: bytes) -> dict[str, Any] | None:
+def _parse_message(line: bytes) -> dict[str, Any] | None:
     try:
         value: Any = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
 from pokayoke.core.output.content_blocks import as_blocks
-from pokayoke.core.output.envelope import undeclared_error, words
+from pokayoke.core.output.envelope import failure_text, undeclared_error
 
 _LONGEST_SAID: Final = 200
 _LOOKED_AT: Final = 20_000
@@ -36,22 +36,22 @@ def stated_failure(output: Any, is_error: bool | None = None) -> str | None:
     if is_error is False:
         return None
     if is_error:
-        return (_words(output) if output else "") or "the recording says that the tool failed"
+        return (_clip_words(output) if output else "") or "the recording says that the tool failed"
     blocks = as_blocks(output) if is_object(output) else None
     if blocks is not None:
-        return _words(blocks.text or "the tool gave no reason") if blocks.failed else stated_failure(blocks.text)
+        return _clip_words(blocks.text or "the tool gave no reason") if blocks.failed else stated_failure(blocks.text)
     if isinstance(output, str):
-        said = begins_as_error(output)
+        said = leading_error_text(output)
         if said is not None:
             return said
-        output = _parsed(output)
+        output = _parse_object(output)
     found = undeclared_error(output) if is_object(output) else None
-    return None if found is None else _words(output[found.at[1:]] if is_object(output) else output)
+    return None if found is None else _clip_words(output[found.at[1:]] if is_object(output) else output)
 
 
-def begins_as_error(text: str) -> str | None:
+def leading_error_text(text: str) -> str | None:
     """Return the words of a text that begins as error messages begin, else None."""
-    return _words(text[:_LOOKED_AT]) if _BEGINS.match(text) else None
+    return _clip_words(text[:_LOOKED_AT]) if _BEGINS.match(text) else None
 
 
 def error_prefix(text: str) -> str:
@@ -63,16 +63,16 @@ def error_prefix(text: str) -> str:
     return found[0] + (sign if sign in (":", "]", ")", " ") else "")
 
 
-def mentions_error(output: Any) -> bool:
+def has_error_word(output: Any) -> bool:
     """Return whether the word error (or exception) stands anywhere in an answer. A guess, for people to look at."""
-    text = output if isinstance(output, str) else words(output, limit=_LOOKED_AT)
+    text = output if isinstance(output, str) else failure_text(output, limit=_LOOKED_AT)
     # Most answers hold neither word: a plain search is five times as fast as the pattern.
     if not any(part in text for part in _PARTS):
         return False
     return _MENTIONS.search(text[:_LOOKED_AT]) is not None
 
 
-def _parsed(text: str) -> Any:
+def _parse_object(text: str) -> Any:
     if text.lstrip()[:1] != "{":
         return None
     try:
@@ -81,5 +81,5 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _words(value: Any) -> str:
-    return " ".join(words(value, limit=_LONGEST_SAID).split())
+def _clip_words(value: Any) -> str:
+    return " ".join(failure_text(value, limit=_LONGEST_SAID).split())

@@ -23,7 +23,7 @@ DECIMALS: Final = 2
 ID_LIKE: Final = re.compile(r"[0-9]{3}|.@|^[0-9]+$|[0-9a-f]{8}-[0-9a-f]{4}", re.ASCII)
 """A name that holds a number or an address as ids do: it is data, not the name of a field."""
 # The formats that are tried, and what a text must hold before they are.
-_SIGN: Final = {
+_FORMAT_SIGNS: Final = {
     "date": "-",
     "date-time": "T",
     "time": ":",
@@ -39,7 +39,7 @@ _SPECIAL: Final = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _CLASSES: Final = {"9": "[0-9]", "a": "[a-z]", "A": "[A-Z]", "x": "[0-9a-z]", "X": "[0-9A-Z]"}
 
 
-class Run(msgspec.Struct, frozen=True):
+class ShapePiece(msgspec.Struct, frozen=True):
     """One piece of a shape: a kind of characters and how many of them, or one sign as it is.
 
     Letters that are the same in all texts stand beside their kind.
@@ -52,7 +52,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def _checker(name: str) -> Schema:
+def _format_checker(name: str) -> Schema:
     return compile_schema({"type": "string", "format": name}, where=f"format {name}")
 
 
@@ -60,10 +60,12 @@ def formats_of(text: str) -> frozenset[str]:
     """Return the formats a text is in; the validator that will assert them is the judge."""
     if len(text) > 2_000:  # noqa: PLR2004 - no text of a format is longer
         return frozenset()
-    return frozenset(name for name, sign in _SIGN.items() if sign in text and _checker(name).accepts(text))
+    return frozenset(
+        name for name, sign in _FORMAT_SIGNS.items() if sign in text and _format_checker(name).accepts(text)
+    )
 
 
-def shape_of(text: str, *, mixed: bool = False) -> tuple[Run, ...] | None:
+def shape_of(text: str, *, mixed: bool = False) -> tuple[ShapePiece, ...] | None:
     """Return the shape of a text; None if it is empty, long, or not plain ASCII.
 
     Args:
@@ -73,14 +75,14 @@ def shape_of(text: str, *, mixed: bool = False) -> tuple[Run, ...] | None:
     if not text or len(text) > LONGEST_SHAPED or not text.isascii() or not text.isprintable():
         return None
     pieces = (_MIXED if mixed else _RUNS).findall(text)
-    return tuple(_run(piece, _kind(piece, mixed=mixed)) for piece in pieces)
+    return tuple(_build_piece(piece, _character_kind(piece, mixed=mixed)) for piece in pieces)
 
 
-def _run(piece: str, kind: str) -> Run:
-    return Run(kind, len(piece), len(piece), piece if kind in "aA" else "")
+def _build_piece(piece: str, kind: str) -> ShapePiece:
+    return ShapePiece(kind, len(piece), len(piece), piece if kind in "aA" else "")
 
 
-def _kind(piece: str, *, mixed: bool) -> str:
+def _character_kind(piece: str, *, mixed: bool) -> str:
     if not piece.isalnum():
         return piece
     if mixed:
@@ -88,19 +90,21 @@ def _kind(piece: str, *, mixed: bool) -> str:
     return "9" if piece.isdecimal() else "a" if piece.islower() else "A"
 
 
-def common(first: tuple[Run, ...] | None, second: tuple[Run, ...] | None) -> tuple[Run, ...] | None:
+def common_shape(
+    first: tuple[ShapePiece, ...] | None, second: tuple[ShapePiece, ...] | None
+) -> tuple[ShapePiece, ...] | None:
     """Return the shape two shapes have in common, or None."""
     if first is None or second is None or len(first) != len(second):
         return None
     if any(one.kind != two.kind for one, two in zip(first, second, strict=True)):
         return None
     return tuple(
-        Run(a.kind, min(a.low, b.low), max(a.high, b.high), a.letters if a.letters == b.letters else "")
+        ShapePiece(a.kind, min(a.low, b.low), max(a.high, b.high), a.letters if a.letters == b.letters else "")
         for a, b in zip(first, second, strict=True)
     )
 
 
-def pattern_of(shape: tuple[Run, ...] | None, texts: Iterable[str]) -> str | None:
+def pattern_of(shape: tuple[ShapePiece, ...] | None, texts: Iterable[str]) -> str | None:
     """Return the pattern for a shape, or None if the shape is that of words.
 
     A run of letters that is equal in all texts (`W` in order numbers) is written as it is.
@@ -109,18 +113,18 @@ def pattern_of(shape: tuple[Run, ...] | None, texts: Iterable[str]) -> str | Non
         shape: what they have in common, all of them.
         texts: the distinct texts that were kept; by them it is told whether a machine made them.
     """
-    if shape is None or not _is_made(shape, list(texts)):
+    if shape is None or not _is_identifier_shape(shape, list(texts)):
         return None
-    return f"^{''.join(map(_pattern, shape))}$"
+    return f"^{''.join(map(_piece_pattern, shape))}$"
 
 
-def _pattern(run: Run) -> str:
+def _piece_pattern(run: ShapePiece) -> str:
     if run.kind not in _CLASSES:
         return _SPECIAL.sub(r"\\\g<0>", run.kind)
-    return run.letters or _CLASSES[run.kind] + _count(run)
+    return run.letters or _CLASSES[run.kind] + _piece_quantifier(run)
 
 
-def _is_made(shape: tuple[Run, ...], texts: list[str]) -> bool:
+def _is_identifier_shape(shape: tuple[ShapePiece, ...], texts: list[str]) -> bool:
     """True if a shape is that of an identifier: it has digits, and no words with spaces between them."""
     kinds = {run.kind for run in shape}
     if kinds & {" ", ","} and kinds & {"a", "A", "x", "X"}:
@@ -130,7 +134,7 @@ def _is_made(shape: tuple[Run, ...], texts: list[str]) -> bool:
     return 2 * sum(1 for text in texts if any(map(str.isdecimal, text))) >= len(texts) > 0
 
 
-def _count(run: Run) -> str:
+def _piece_quantifier(run: ShapePiece) -> str:
     """A fixed length is a promise; lengths that vary say only that there is something."""
     if run.low != run.high:
         return "+"

@@ -1,6 +1,6 @@
 """Recordings in the formats other programs write them in, one small file per format."""
 
 from pokayoke.replay.readers.json_lines import parse_map
-from pokayoke.replay.readers.source import FORMATS, Kind, Source, read_block
+from pokayoke.replay.readers.source import FORMATS, Source, SourceFormat, read_block
 
-__all__ = ["FORMATS", "Kind", "Source", "parse_map", "read_block"]
+__all__ = ["FORMATS", "Source", "SourceFormat", "parse_map", "read_block"]

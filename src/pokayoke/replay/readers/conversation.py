@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.replay.recording import Read, Recording, Unread
+from pokayoke.replay.recording import ReadResult, Recording, UnreadRecord
 
 _NAMES_OF_A_RUN = ("run_id", "conversation_id", "thread_id", "session_id", "task_id", "trace_id", "id")
 
 
-class Conversation:
+class CallMatcher:
     """Collects calls and answers in the order they stand in.
 
     Args:
@@ -28,19 +28,21 @@ class Conversation:
 
     def __init__(self, run: str, line: int) -> None:
         self._run, self._line = run, line
-        self._calls: list[Read] = []
+        self._calls: list[ReadResult] = []
         # Places of the calls without an answer: in order with their ids, and by id.
         self._waiting: OrderedDict[int, str] = OrderedDict()
         self._named: dict[str, deque[int]] = {}
 
-    def call(self, ident: Any, name: Any, arguments: Any, *, stop_reason: Any = None) -> None:
+    def add_call(self, ident: Any, name: Any, arguments: Any, *, stop_reason: Any = None) -> None:
         """Add a call; one without a name or arguments is an unread one."""
         if arguments is None:
             arguments = ""
         if not isinstance(name, str) or not (isinstance(arguments, str) or is_object(arguments)):
-            self._calls.append(Unread(self._line, "a tool call without a name or with arguments of an unknown kind"))
+            self._calls.append(
+                UnreadRecord(self._line, "a tool call without a name or with arguments of an unknown kind")
+            )
             return
-        known, index = text_of(ident), len(self._calls)
+        known, index = identifier_text(ident), len(self._calls)
         self._waiting[index] = known
         self._named.setdefault(known, deque()).append(index)
         self._calls.append(
@@ -53,11 +55,11 @@ class Conversation:
             )
         )
 
-    def answer(self, ident: Any, output: Any, is_error: Any = None) -> None:
+    def add_answer(self, ident: Any, output: Any, is_error: Any = None) -> None:
         """Add an answer; one that no call waits for is an unread one."""
-        wanted = text_of(ident) or next(iter(self._waiting.values()), "")
+        wanted = identifier_text(ident) or next(iter(self._waiting.values()), "")
         if not self._named.get(wanted):
-            self._calls.append(Unread(self._line, "an answer to a call that is not in the recording"))
+            self._calls.append(UnreadRecord(self._line, "an answer to a call that is not in the recording"))
             return
         index = self._named[wanted].popleft()
         del self._waiting[index]
@@ -66,28 +68,28 @@ class Conversation:
         failed = is_error if isinstance(is_error, bool) else None
         self._calls[index] = msgspec.structs.replace(found, output=output, is_error=failed)
 
-    def recordings(self) -> Iterator[Read]:
+    def list_recordings(self) -> Iterator[ReadResult]:
         """Return the calls, in order, each with its answer if there was one."""
         return iter(self._calls)
 
 
-def text_of(value: Any) -> str:
+def identifier_text(value: Any) -> str:
     """Return an identifier as text; "" for what is none."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
-def run_of(record: Any, line: int) -> str:
+def run_name(record: Any, line: int) -> str:
     """Return what a record calls its run; its line if it says nothing."""
     if is_object(record):
         for name in _NAMES_OF_A_RUN:
-            if found := text_of(record.get(name)):
+            if found := identifier_text(record.get(name)):
                 return found
     return f"line {line}"
 
 
-def messages_of(record: Any, *keys: str) -> list[dict[str, Any]]:
+def message_objects(record: Any, *keys: str) -> list[dict[str, Any]]:
     """Return the objects of a list of messages: the record itself, or what stands under one of these keys."""
     found: Any = record if is_array(record) else None
     if is_object(record):
@@ -95,7 +97,7 @@ def messages_of(record: Any, *keys: str) -> list[dict[str, Any]]:
     return [item for item in found if is_object(item)] if is_array(found) else []
 
 
-def joined_text(blocks: Any) -> Any:
+def join_text_blocks(blocks: Any) -> Any:
     """Return content blocks as the text they hold if they hold nothing else; any other value as it is."""
     if not is_array(blocks) or not blocks:
         return blocks

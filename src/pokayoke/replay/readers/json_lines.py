@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ConfigurationError
-from pokayoke.replay.readers.conversation import text_of
-from pokayoke.replay.recording import Read, Reader, Recording, Unread
+from pokayoke.replay.readers.conversation import identifier_text
+from pokayoke.replay.recording import ReadResult, Recording, RecordingReader, UnreadRecord
 
 PARTS: Final = ("tool", "arguments", "output", "run", "truth", "is_error", "stop_reason")
 _TRUE: Final = ("true", "1", "yes", "error", "failed")
@@ -35,7 +35,7 @@ def parse_map(text: str) -> dict[str, str]:
     return found
 
 
-class Plain(Reader):
+class JsonLinesReader(RecordingReader):
     """Reads one call per record.
 
     Args:
@@ -47,39 +47,46 @@ class Plain(Reader):
         self._named = bool(fields)
         self._fields = {part: (fields or {}).get(part, part) for part in PARTS}
 
-    def looks(self, value: Any) -> int:
-        """See `Reader.looks`: the record has a tool and arguments; with `--map` that is what the user said."""
-        fits = is_object(value) and all(_at(value, self._fields[part]) is not UNSET for part in ("tool", "arguments"))
+    def match_strength(self, value: Any) -> int:
+        """See `RecordingReader.match_strength`.
+
+        The record has a tool and arguments; with `--map` that is what the user said.
+        """
+        fits = is_object(value) and all(
+            _get_field(value, self._fields[part]) is not UNSET for part in ("tool", "arguments")
+        )
         return (2 if self._named else 1) * int(fits)
 
-    def read(self, value: Any, line: int) -> Iterable[Read]:
-        """See `Reader.read`."""
+    def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
+        """See `RecordingReader.read_record`."""
         if not is_object(value):
-            return (Unread(line, "not an object"),)
-        tool, arguments = (_at(value, self._fields[part]) for part in ("tool", "arguments"))
+            return (UnreadRecord(line, "not an object"),)
+        tool, arguments = (_get_field(value, self._fields[part]) for part in ("tool", "arguments"))
         if not isinstance(tool, str):
-            return (Unread(line, f"no tool name in the field {self._fields['tool']!r}"),)
+            return (UnreadRecord(line, f"no tool name in the field {self._fields['tool']!r}"),)
         if not (isinstance(arguments, str) or is_object(arguments)):
-            return (Unread(line, f"no arguments in the field {self._fields['arguments']!r}"),)
-        reason = _at(value, self._fields["stop_reason"])
+            return (UnreadRecord(line, f"no arguments in the field {self._fields['arguments']!r}"),)
+        reason = _get_field(value, self._fields["stop_reason"])
         return (
             Recording(
                 tool=tool,
                 arguments=arguments,
-                output=_at(value, self._fields["output"]),
-                is_error=_flag(_at(value, self._fields["is_error"])),
-                run=self._run(value),
-                truth=_truth(_at(value, self._fields["truth"])),
+                output=_get_field(value, self._fields["output"]),
+                is_error=_parse_flag(_get_field(value, self._fields["is_error"])),
+                run=self._run_name(value),
+                truth=_parse_truth(_get_field(value, self._fields["truth"])),
                 line=line,
                 stop_reason=reason if isinstance(reason, str) else None,
             ),
         )
 
-    def _run(self, record: dict[str, Any]) -> str:
-        return " ".join(filter(None, (text_of(_at(record, field)) for field in self._fields["run"].split("+"))))
+    def _run_name(self, record: dict[str, Any]) -> str:
+        return " ".join(
+            filter(None, (identifier_text(_get_field(record, field)) for field in self._fields["run"].split("+")))
+        )
 
 
-def _at(record: Any, field: str) -> Any:
+def _get_field(record: Any, field: str) -> Any:
     """What stands in a field; the whole name first, then its parts as nested keys. UNSET if nothing does."""
     if is_object(record) and field in record:
         return record[field]
@@ -93,7 +100,7 @@ def _at(record: Any, field: str) -> Any:
     return record
 
 
-def _flag(value: Any) -> bool | None:
+def _parse_flag(value: Any) -> bool | None:
     """Whether a field says that the tool failed; None if it says nothing."""
     if value is UNSET or value is None:
         return None
@@ -102,6 +109,6 @@ def _flag(value: Any) -> bool | None:
     return bool(value)
 
 
-def _truth(value: Any) -> Any:
+def _parse_truth(value: Any) -> Any:
     """The right arguments as an object; text is parsed when it is scored. Other kinds say nothing."""
     return value if value is None or isinstance(value, str) or is_object(value) else UNSET

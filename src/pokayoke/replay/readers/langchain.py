@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.replay.readers.conversation import Conversation, joined_text, messages_of, run_of
-from pokayoke.replay.recording import Read, Reader
+from pokayoke.replay.readers.conversation import CallMatcher, join_text_blocks, message_objects, run_name
+from pokayoke.replay.recording import ReadResult, RecordingReader
 
 _TYPES = ("ai", "human", "system", "tool", "function", "chat", "remove", "AIMessageChunk")
 _CLASSES = {
@@ -26,38 +26,41 @@ _CLASSES = {
 _CUT = ("length", "max_tokens")
 
 
-class LangChain(Reader):
+class LangChainReader(RecordingReader):
     """Reads one list of messages, or one state with `messages`, per record."""
 
-    def looks(self, value: Any) -> int:
-        """See `Reader.looks`: every message has a LangChain type, and a call or an answer is proof."""
-        found = _messages(value)
+    def match_strength(self, value: Any) -> int:
+        """See `RecordingReader.match_strength`.
+
+        Every message has a LangChain type, and a call or an answer is proof.
+        """
+        found = _find_messages(value)
         if not found or not all(kind for kind, _ in found):
             return 0
-        return 2 if any(kind == "tool" or _calls(message) for kind, message in found) else 1
+        return 2 if any(kind == "tool" or _find_calls(message) for kind, message in found) else 1
 
-    def read(self, value: Any, line: int) -> Iterable[Read]:
-        """See `Reader.read`."""
-        talk = Conversation(run_of(value, line), line)
-        for kind, message in _messages(value):
+    def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
+        """See `RecordingReader.read_record`."""
+        talk = CallMatcher(run_name(value, line), line)
+        for kind, message in _find_messages(value):
             if kind in ("tool", "function"):
                 status = message.get("status")
                 failed = status == "error" if status in ("error", "success") else None
-                talk.answer(message.get("tool_call_id"), joined_text(message.get("content")), failed)
-            for call in _calls(message) if kind == "ai" else ():
-                talk.call(call.get("id"), call.get("name"), call.get("args"), stop_reason=_reason(message))
-        return talk.recordings()
+                talk.add_answer(message.get("tool_call_id"), join_text_blocks(message.get("content")), failed)
+            for call in _find_calls(message) if kind == "ai" else ():
+                talk.add_call(call.get("id"), call.get("name"), call.get("args"), stop_reason=_finish_reason(message))
+        return talk.list_recordings()
 
 
-def _messages(record: Any) -> list[tuple[str, dict[str, Any]]]:
+def _find_messages(record: Any) -> list[tuple[str, dict[str, Any]]]:
     """The messages of a record: kind ("" if it is no LangChain message) and fields of each."""
-    whole = messages_of(record, "messages")
-    if not whole and is_object(record) and _fields(record)[0]:
+    whole = message_objects(record, "messages")
+    if not whole and is_object(record) and _message_fields(record)[0]:
         whole = [record]
-    return [_fields(message) for message in whole]
+    return [_message_fields(message) for message in whole]
 
 
-def _fields(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _message_fields(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     ident, inner = message.get("id"), message.get("kwargs")
     if message.get("lc") == 1 and is_array(ident) and ident and is_object(inner):
         return _CLASSES.get(str(ident[-1]), ""), inner
@@ -68,7 +71,7 @@ def _fields(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return "ai" if kind == "AIMessageChunk" else str(kind), data if is_object(data) else message
 
 
-def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _find_calls(message: dict[str, Any]) -> list[dict[str, Any]]:
     """The calls of a message; those whose arguments LangChain could not parse too (their `args` is the text)."""
     found: list[dict[str, Any]] = []
     for key in ("tool_calls", "invalid_tool_calls"):
@@ -77,7 +80,7 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _reason(message: dict[str, Any]) -> Any:
+def _finish_reason(message: dict[str, Any]) -> Any:
     """The reason a message ended for, wherever its provider's package put it."""
     about = message.get("response_metadata")
     if not is_object(about):

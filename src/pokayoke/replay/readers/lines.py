@@ -26,7 +26,7 @@ _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class Block(msgspec.Struct, frozen=True):
+class LineBlock(msgspec.Struct, frozen=True):
     """Some whole lines of a file.
 
     Attributes:
@@ -40,7 +40,7 @@ class Block(msgspec.Struct, frozen=True):
     read: int = 0
 
 
-class Input:
+class InputFile:
     """An open file, or stdin for `-`. Closed by `close`.
 
     Raises:
@@ -49,7 +49,7 @@ class Input:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._raw: Any = sys.stdin.buffer if name == "-" else _opened(name)
+        self._raw: Any = sys.stdin.buffer if name == "-" else _open_file(name)
         about = os.fstat(self._raw.fileno()) if name != "-" else None
         self.size = about.st_size if about is not None and stat.S_ISREG(about.st_mode) else 0
         self._file: BinaryIO = self._raw
@@ -61,48 +61,48 @@ class Input:
         if self.name != "-":
             self._raw.close()
 
-    def blocks(self, size: int = _BLOCK_BYTES) -> Iterator[Block]:
+    def read_blocks(self, size: int = _BLOCK_BYTES) -> Iterator[LineBlock]:
         """Return the file's lines, about `size` bytes at a time.
 
         Raises:
             ConfigurationError: a compressed file is damaged.
         """
         number, lines, held = 1, list[bytes](), 0
-        for line in self.lines():
+        for line in self.read_lines():
             lines.append(line)
             held += len(line)
             if held >= size:
-                yield Block(number, b"".join(lines), self.position())
+                yield LineBlock(number, b"".join(lines), self.bytes_read())
                 number, lines, held = number + len(lines), [], 0
         if lines:
-            yield Block(number, b"".join(lines), self.position())
+            yield LineBlock(number, b"".join(lines), self.bytes_read())
 
-    def position(self) -> int:
+    def bytes_read(self) -> int:
         """Return how many bytes of the file were read so far; compressed bytes where it is compressed."""
         return self._raw.tell() if self.size else 0
 
-    def lines(self) -> Iterator[bytes]:
+    def read_lines(self) -> Iterator[bytes]:
         """Return the file's lines, one at a time, without the mark that some editors put before the first.
 
         Raises:
-            ConfigurationError: see `blocks`.
+            ConfigurationError: see `read_blocks`.
         """
         mark = _BYTE_ORDER_MARK
         try:
             while line := self._file.readline(LONGEST_LINE):
                 line, mark = line.removeprefix(mark), b""
-                yield line if len(line) < LONGEST_LINE or line.endswith(b"\n") else self._read_away()
+                yield line if len(line) < LONGEST_LINE or line.endswith(b"\n") else self._skip_line()
         except (EOFError, zlib.error, OSError) as error:
             raise ConfigurationError(f"{self.name}: cannot be read to its end: {error}") from None
 
-    def _read_away(self) -> bytes:
+    def _skip_line(self) -> bytes:
         """Pass over the rest of a line that is too long."""
         while (rest := self._file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
             pass
         return TOO_LONG + b"\n"
 
 
-def _opened(name: str) -> Any:
+def _open_file(name: str) -> Any:
     path = Path(name)
     if path.is_dir():
         raise ConfigurationError(f"{name}: is a folder. Name the files in it")

@@ -6,46 +6,46 @@ from collections.abc import Iterable
 from typing import Any
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.replay.readers.conversation import Conversation, joined_text, messages_of, run_of
-from pokayoke.replay.recording import Read, Reader
+from pokayoke.replay.readers.conversation import CallMatcher, join_text_blocks, message_objects, run_name
+from pokayoke.replay.recording import ReadResult, RecordingReader
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-class OpenAIChat(Reader):
+class OpenAIChatReader(RecordingReader):
     """Reads one conversation or completion per record. A bare list of messages is a conversation."""
 
-    def looks(self, value: Any) -> int:
-        """See `Reader.looks`: a message with `tool_calls`, or of the role `tool`, is proof."""
-        messages = _messages(value)
+    def match_strength(self, value: Any) -> int:
+        """See `RecordingReader.match_strength`: a message with `tool_calls`, or of the role `tool`, is proof."""
+        messages = _find_messages(value)
         if not messages or not all(message.get("role") in _ROLES for message in messages):
             return 0
-        proof = any(message["role"] in ("tool", "function") or _calls(message) for message in messages)
+        proof = any(message["role"] in ("tool", "function") or _find_calls(message) for message in messages)
         return 2 if proof else 1 if all(not is_array(message.get("content")) for message in messages) else 0
 
-    def read(self, value: Any, line: int) -> Iterable[Read]:
-        """See `Reader.read`."""
-        talk = Conversation(run_of(value, line), line)
-        for message in _messages(value):
+    def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
+        """See `RecordingReader.read_record`."""
+        talk = CallMatcher(run_name(value, line), line)
+        for message in _find_messages(value):
             if message.get("role") in ("tool", "function"):
-                talk.answer(message.get("tool_call_id"), joined_text(message.get("content")))
-            for ident, function in _calls(message):
-                talk.call(ident, function.get("name"), function.get("arguments"), stop_reason=message.get(_REASON))
-        return talk.recordings()
+                talk.add_answer(message.get("tool_call_id"), join_text_blocks(message.get("content")))
+            for ident, function in _find_calls(message):
+                talk.add_call(ident, function.get("name"), function.get("arguments"), stop_reason=message.get(_REASON))
+        return talk.list_recordings()
 
 
 _REASON = "finish_reason"
 
 
-def _messages(record: Any) -> list[dict[str, Any]]:
+def _find_messages(record: Any) -> list[dict[str, Any]]:
     """The messages of a conversation; those of a completion each with the reason it ended for."""
     if is_object(record) and is_array(record.get("choices")):
         chosen = [choice for choice in record["choices"] if is_object(choice) and is_object(choice.get("message"))]
         return [{"role": "assistant", **choice["message"], _REASON: choice.get(_REASON)} for choice in chosen]
-    return messages_of(record, "messages", "conversation")
+    return message_objects(record, "messages", "conversation")
 
 
-def _calls(message: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+def _find_calls(message: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
     """The calls of a message: id and function object of each; the older `function_call` has no id."""
     calls = message.get("tool_calls")
     listed = [call for call in calls if is_object(call)] if is_array(calls) else []

@@ -6,38 +6,38 @@ from collections.abc import Iterable
 from typing import Any
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.replay.readers.conversation import Conversation, joined_text, run_of
-from pokayoke.replay.recording import Read, Reader
+from pokayoke.replay.readers.conversation import CallMatcher, join_text_blocks, run_name
+from pokayoke.replay.recording import ReadResult, RecordingReader
 
 _CALL, _ANSWER = "function_call", "function_call_output"
 _PLACES = ("input", "items", "output")
 
 
-class OpenAIResponses(Reader):
+class OpenAIResponsesReader(RecordingReader):
     """Reads one response, request or list of items per record."""
 
-    def looks(self, value: Any) -> int:
-        """See `Reader.looks`: an item that calls a function, or answers one, is proof."""
-        items = _items(value)
+    def match_strength(self, value: Any) -> int:
+        """See `RecordingReader.match_strength`: an item that calls a function, or answers one, is proof."""
+        items = _find_items(value)
         if any(item.get("type") in (_CALL, _ANSWER) for item in items):
             return 2
         return int(is_object(value) and value.get("object") == "response")
 
-    def read(self, value: Any, line: int) -> Iterable[Read]:
-        """See `Reader.read`."""
-        talk = Conversation(run_of(value, line), line)
+    def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
+        """See `RecordingReader.read_record`."""
+        talk = CallMatcher(run_name(value, line), line)
         reason = value.get("status") if is_object(value) else None
-        for item in _items(value):
+        for item in _find_items(value):
             if item.get("type") == _CALL:
                 status = item.get("status", reason)
                 cut = "incomplete" if status == "incomplete" else None
-                talk.call(item.get("call_id"), item.get("name"), item.get("arguments"), stop_reason=cut)
+                talk.add_call(item.get("call_id"), item.get("name"), item.get("arguments"), stop_reason=cut)
             elif item.get("type") == _ANSWER:
-                talk.answer(item.get("call_id"), joined_text(item.get("output")))
-        return talk.recordings()
+                talk.add_answer(item.get("call_id"), join_text_blocks(item.get("output")))
+        return talk.list_recordings()
 
 
-def _items(record: Any) -> list[dict[str, Any]]:
+def _find_items(record: Any) -> list[dict[str, Any]]:
     """The items of a record: what went in before what came out."""
     if is_array(record):
         return [item for item in record if is_object(item)]

@@ -13,24 +13,24 @@ import msgspec
 
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ConfigurationError
-from pokayoke.replay.readers.anthropic import Anthropic
-from pokayoke.replay.readers.json_lines import Plain
-from pokayoke.replay.readers.langchain import LangChain
-from pokayoke.replay.readers.lines import LARGEST_DOCUMENT, TOO_LONG, Block, Input
-from pokayoke.replay.readers.openai_chat import OpenAIChat
-from pokayoke.replay.readers.openai_responses import OpenAIResponses
-from pokayoke.replay.readers.opentelemetry import OpenTelemetry
-from pokayoke.replay.readers.trace import OwnTrace
-from pokayoke.replay.recording import FormatName, MakeReader, Read, Reader, Unread
+from pokayoke.replay.readers.anthropic import AnthropicReader
+from pokayoke.replay.readers.json_lines import JsonLinesReader
+from pokayoke.replay.readers.langchain import LangChainReader
+from pokayoke.replay.readers.lines import LARGEST_DOCUMENT, TOO_LONG, InputFile, LineBlock
+from pokayoke.replay.readers.openai_chat import OpenAIChatReader
+from pokayoke.replay.readers.openai_responses import OpenAIResponsesReader
+from pokayoke.replay.readers.opentelemetry import OpenTelemetryReader
+from pokayoke.replay.readers.trace import TraceReader
+from pokayoke.replay.recording import FormatName, ReaderFactory, ReadResult, RecordingReader, UnreadRecord
 
-READERS: Final[dict[FormatName, MakeReader]] = {
-    "trace": OwnTrace,
-    "langchain": LangChain,
-    "anthropic": Anthropic,
-    "openai-chat": OpenAIChat,
-    "openai-responses": OpenAIResponses,
-    "otel": OpenTelemetry,
-    "plain": Plain,
+READERS: Final[dict[FormatName, ReaderFactory]] = {
+    "trace": TraceReader,
+    "langchain": LangChainReader,
+    "anthropic": AnthropicReader,
+    "openai-chat": OpenAIChatReader,
+    "openai-responses": OpenAIResponsesReader,
+    "otel": OpenTelemetryReader,
+    "plain": JsonLinesReader,
 }
 FORMATS: Final = tuple(READERS)
 _SAMPLE: Final = 200
@@ -39,7 +39,7 @@ _CUT: Final = "not JSON: the line is cut, or damaged"
 _LONG: Final = "the line is longer than 16 MB"
 
 
-class Kind(msgspec.Struct, frozen=True):
+class SourceFormat(msgspec.Struct, frozen=True):
     """How a file is read; small, so that it can be handed to another process.
 
     Attributes:
@@ -52,9 +52,9 @@ class Kind(msgspec.Struct, frozen=True):
     fields: dict[str, str] = {}
     unit: str = "line"
 
-    def reader(self) -> Reader:
+    def build_reader(self) -> RecordingReader:
         """Return a new reader for one file."""
-        return Plain(self.fields) if self.format == "plain" else READERS[self.format]()
+        return JsonLinesReader(self.fields) if self.format == "plain" else READERS[self.format]()
 
 
 class Source:
@@ -77,14 +77,14 @@ class Source:
         fields: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
-        self._input = Input(name)
+        self._input = InputFile(name)
         self.size = self._input.size
-        self._blocks = self._input.blocks()
-        self._first: list[Block] = []
+        self._blocks = self._input.read_blocks()
+        self._first: list[LineBlock] = []
         try:
-            unit = self._begin()
+            unit = self._read_start()
             said = claimed or ("plain" if fields else None)
-            self.kind = Kind(self._recognised(said, fields or {}), dict(fields or {}), unit)
+            self.kind = SourceFormat(self._recognise_format(said, fields or {}), dict(fields or {}), unit)
         except BaseException:
             self._input.close()
             raise
@@ -95,20 +95,20 @@ class Source:
     def __exit__(self, *_: object) -> None:
         self._input.close()
 
-    def blocks(self) -> Iterator[Block]:
+    def read_blocks(self) -> Iterator[LineBlock]:
         """Return the lines of the file, in blocks."""
         yield from self._first
         self._first = []
         yield from self._blocks
 
-    def recordings(self) -> Iterator[Read]:
+    def read_recordings(self) -> Iterator[ReadResult]:
         """Return its calls, and what could not be read, in order."""
-        reader = self.kind.reader()
-        for block in self.blocks():
+        reader = self.kind.build_reader()
+        for block in self.read_blocks():
             yield from read_block(block, reader)
         yield from reader.finish()
 
-    def _begin(self) -> str:
+    def _read_start(self) -> str:
         """Look at the beginning; a JSON document over many lines becomes one line per item."""
         first = next(self._blocks, None)
         if first is None:
@@ -118,12 +118,12 @@ class Source:
         if (
             not lines
             or not lines[0].lstrip().startswith((b"{", b"["))
-            or any(_decoded(x) is not None for x in lines[:9])
+            or any(_decode_line(x) is not None for x in lines[:9])
         ):
             return "line"
-        return self._document()
+        return self._read_document()
 
-    def _document(self) -> str:
+    def _read_document(self) -> str:
         held = sum(len(block.data) for block in self._first)
         for block in self._blocks:
             self._first.append(block)
@@ -133,33 +133,38 @@ class Source:
                     f"{self.name}: is one JSON document of more than {LARGEST_DOCUMENT // 1_000_000} MB. "
                     "Write it as JSON Lines: one record per line"
                 )
-        value = _decoded(b"".join(block.data for block in self._first))
+        value = _decode_line(b"".join(block.data for block in self._first))
         if value is None:
             return "line"  # no document either: lines, and most of them damaged
-        one = not is_array(value) or any(maker().looks(value) for maker in READERS.values())
+        one = not is_array(value) or any(maker().match_strength(value) for maker in READERS.values())
         items: list[Any] = [value] if one else value
-        self._first = [Block(1, b"\n".join(map(msgspec.json.encode, items)) + b"\n", self.size)]
+        self._first = [LineBlock(1, b"\n".join(map(msgspec.json.encode, items)) + b"\n", self.size)]
         return "item"
 
-    def _recognised(self, claimed: FormatName | None, fields: Mapping[str, str]) -> FormatName:
-        sample = [value for value in map(_decoded, self._first[0].data.split(b"\n")[:_SAMPLE]) if value is not None]
+    def _recognise_format(self, claimed: FormatName | None, fields: Mapping[str, str]) -> FormatName:
+        sample = [value for value in map(_decode_line, self._first[0].data.split(b"\n")[:_SAMPLE]) if value is not None]
         if not sample:
             long = self._first[0].data.startswith(TOO_LONG)
             why = "its first line is longer than 16 MB" if long else "none of its first lines is JSON"
             raise ConfigurationError(f"{self.name}: is no JSON Lines, one record per line: {why}")
-        readers: dict[FormatName, Reader] = {**{name: make() for name, make in READERS.items()}, "plain": Plain(fields)}
+        readers: dict[FormatName, RecordingReader] = {
+            **{name: make() for name, make in READERS.items()},
+            "plain": JsonLinesReader(fields),
+        }
         looks: dict[FormatName, int] = {
-            name: max(_looks(reader, value) for value in sample) for name, reader in readers.items()
+            name: max(_match_strength(reader, value) for value in sample) for name, reader in readers.items()
         }
         proven = [name for name, strength in looks.items() if strength == _PROOF]
         if claimed is None:
             for name, strength in looks.items():
                 if strength and (strength == _PROOF or not proven):
                     return name
-            raise ConfigurationError(f"{self.name}: no known kind of recording. {_say(sample[0])} {_ADVICE}")
+            raise ConfigurationError(
+                f"{self.name}: no known kind of recording. {_describe_record(sample[0])} {_ADVICE}"
+            )
         if looks[claimed] == _PROOF or (looks[claimed] and not proven):
             return claimed
-        other = f"It looks like {proven[0]}." if proven else _say(sample[0])
+        other = f"It looks like {proven[0]}." if proven else _describe_record(sample[0])
         missing = f" {_ADVICE}" if claimed == "plain" else ""
         raise ConfigurationError(f"{self.name}: is no recording of the kind {claimed}. {other}{missing}")
 
@@ -167,7 +172,7 @@ class Source:
 _ADVICE: Final = "Name the fields of a call: --map tool=FIELD,arguments=FIELD,output=FIELD"
 
 
-def claimed_format(name: str | None) -> FormatName | None:
+def parse_format(name: str | None) -> FormatName | None:
     """Return the format a user named, None for none.
 
     Raises:
@@ -181,33 +186,37 @@ def claimed_format(name: str | None) -> FormatName | None:
     raise ConfigurationError(f"--format: {name!r} is no known format. Formats: {', '.join(FORMATS)}")
 
 
-def read_block(block: Block, reader: Reader) -> Iterator[Read]:
-    """Return the calls of some lines, and for every line that cannot be read an `Unread`."""
+def read_block(block: LineBlock, reader: RecordingReader) -> Iterator[ReadResult]:
+    """Return the calls of some lines, and for every line that cannot be read an `UnreadRecord`."""
     for number, line in enumerate(block.data.split(b"\n"), block.line):
         if not line or line.isspace():
             continue
-        value = _decoded(line)
+        value = _decode_line(line)
         if value is None:
-            yield Unread(number, _LONG if line == TOO_LONG else _CUT)
+            yield UnreadRecord(number, _LONG if line == TOO_LONG else _CUT)
         else:
             yield from read_value(value, reader, number)
 
 
-def read_value(value: Any, reader: Reader, line: int) -> Iterable[Read]:
+def read_value(value: Any, reader: RecordingReader, line: int) -> Iterable[ReadResult]:
     """Return the calls of one decoded line: one record, or a list of records."""
-    if reader.looks(value):
-        return reader.read(value, line)
-    if is_array(value) and value and all(reader.looks(item) for item in value):
-        return [found for item in value for found in reader.read(item, line)]
-    return reader.read(value, line) if isinstance(reader, Plain) else (Unread(line, "a record of another kind"),)
+    if reader.match_strength(value):
+        return reader.read_record(value, line)
+    if is_array(value) and value and all(reader.match_strength(item) for item in value):
+        return [found for item in value for found in reader.read_record(item, line)]
+    return (
+        reader.read_record(value, line)
+        if isinstance(reader, JsonLinesReader)
+        else (UnreadRecord(line, "a record of another kind"),)
+    )
 
 
-def _looks(reader: Reader, value: Any) -> int:
-    found = reader.looks(value)
-    return max(map(reader.looks, value), default=0) if not found and is_array(value) else found
+def _match_strength(reader: RecordingReader, value: Any) -> int:
+    found = reader.match_strength(value)
+    return max(map(reader.match_strength, value), default=0) if not found and is_array(value) else found
 
 
-def _decoded(line: bytes) -> Any:
+def _decode_line(line: bytes) -> Any:
     """The JSON value of a line; None if it is none (a bare `null` is no record either)."""
     try:
         return msgspec.json.decode(line)
@@ -215,7 +224,7 @@ def _decoded(line: bytes) -> Any:
         return None
 
 
-def _say(value: Any) -> str:
+def _describe_record(value: Any) -> str:
     """What a record looks like, in few words."""
     if is_object(value):
         return f"Its first record has the fields {', '.join(repr(key[:40]) for key in list(value)[:12]) or '(none)'}."

@@ -11,17 +11,17 @@ from msgspec import UNSET
 
 from pokayoke.core.call import Finding
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.replay.readers.conversation import text_of
-from pokayoke.replay.recording import Read, Reader, Recording, Unread
+from pokayoke.replay.readers.conversation import identifier_text
+from pokayoke.replay.recording import ReadResult, Recording, RecordingReader, UnreadRecord
 
 _MOST_WAITING = 10_000
-_NOT_ASKED_AGAIN = ("replay",)
+_REPLAYED_DECISIONS = ("replay",)
 _STUBS = ({"bytes"}, {"bytes", "sha256"})
 _FAILED = {"ok": False, "failed": True, "in_doubt": True}
 _INVALID = ("degraded", "invalid_output")
 
 
-class OwnTrace(Reader):
+class TraceReader(RecordingReader):
     """Joins the events of one call. At most 10,000 calls wait for their answer; the oldest goes without one."""
 
     joins = True
@@ -29,61 +29,68 @@ class OwnTrace(Reader):
     def __init__(self) -> None:
         self._waiting: OrderedDict[tuple[str, Any, str], Recording] = OrderedDict()
 
-    def looks(self, value: Any) -> int:
-        """See `Reader.looks`: an event of a run; one of the guard, such as of a reload, proves nothing by itself."""
+    def match_strength(self, value: Any) -> int:
+        """See `RecordingReader.match_strength`.
+
+        An event of a run; one of the guard, such as of a reload, proves nothing by itself.
+        """
         if not (is_object(value) and isinstance(value.get("event"), str)):
             return 0
         return 2 if "run_id" in value else int("ts" in value and "ok" in value)
 
-    def read(self, value: Any, line: int) -> Iterable[Read]:
-        """See `Reader.read`. Events of other kinds than calls are passed over."""
+    def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
+        """See `RecordingReader.read_record`. Events of other kinds than calls are passed over."""
         if value.get("event") == "tool_call":
-            yield from self._asked(value, line)
+            yield from self._read_call(value, line)
         elif value.get("event") == "tool_result":
-            yield from self._answered(value, line)
+            yield from self._read_result(value, line)
 
-    def finish(self) -> Iterable[Read]:
-        """See `Reader.finish`: writes of which no end was recorded."""
+    def finish(self) -> Iterable[ReadResult]:
+        """See `RecordingReader.finish`: writes of which no end was recorded."""
         while self._waiting:
             yield self._waiting.popitem(last=False)[1]
 
-    def _asked(self, event: dict[str, Any], line: int) -> Iterator[Read]:
-        if event.get("decision") in _NOT_ASKED_AGAIN:
+    def _read_call(self, event: dict[str, Any], line: int) -> Iterator[ReadResult]:
+        if event.get("decision") in _REPLAYED_DECISIONS:
             return
-        found = _recording(event, line)
-        if event.get("decision") != "allow" or isinstance(found, Unread):
+        found = _build_recording(event, line)
+        if event.get("decision") != "allow" or isinstance(found, UnreadRecord):
             yield found  # what was refused has no other event
             return
-        self._waiting[_key(event)] = found
+        self._waiting[_call_key(event)] = found
         if len(self._waiting) > _MOST_WAITING:
             yield self._waiting.popitem(last=False)[1]
 
-    def _answered(self, event: dict[str, Any], line: int) -> Iterator[Read]:
+    def _read_result(self, event: dict[str, Any], line: int) -> Iterator[ReadResult]:
         if event.get("status") == "replayed":
             return
-        found: Read | None = self._waiting.pop(_key(event), None)
+        found: ReadResult | None = self._waiting.pop(_call_key(event), None)
         if found is None:
             if "decision" not in event:
-                yield Unread(line, "the end of a call whose beginning is not in this file")
+                yield UnreadRecord(line, "the end of a call whose beginning is not in this file")
                 return
-            found = _recording(event, line)
-        yield found if isinstance(found, Unread) else _with_answer(found, event)
+            found = _build_recording(event, line)
+        yield found if isinstance(found, UnreadRecord) else _with_answer(found, event)
 
 
-def _key(event: dict[str, Any]) -> tuple[str, Any, str]:
+def _call_key(event: dict[str, Any]) -> tuple[str, Any, str]:
     step = event.get("step")
-    return text_of(event.get("run_id")), step if isinstance(step, int) else None, text_of(event.get("call_id"))
+    return (
+        identifier_text(event.get("run_id")),
+        step if isinstance(step, int) else None,
+        identifier_text(event.get("call_id")),
+    )
 
 
 def _with_answer(found: Recording, event: dict[str, Any]) -> Recording:
-    status = text_of(event.get("status"))
+    status = identifier_text(event.get("status"))
     if status in _INVALID:
-        return msgspec.structs.replace(found, fault=_fault(event))
+        return msgspec.structs.replace(found, fault=_output_finding(event))
     result = event.get("result", UNSET)
     return msgspec.structs.replace(found, output=UNSET if _is_stub(result) else result, is_error=_FAILED.get(status))
 
 
-def _fault(event: dict[str, Any]) -> Finding:
+def _output_finding(event: dict[str, Any]) -> Finding:
     """What was wrong with an answer that is not in the trace: the first finding about it."""
     findings = event.get("findings")
     first = findings[0] if is_array(findings) and findings else None
@@ -93,18 +100,18 @@ def _fault(event: dict[str, Any]) -> Finding:
         return Finding("schema_mismatch", blame="tool", message="the trace does not say what was wrong with the answer")
 
 
-def _recording(event: dict[str, Any], line: int) -> Read:
+def _build_recording(event: dict[str, Any], line: int) -> ReadResult:
     """The call of an event. The text as the model wrote it counts, where it was kept."""
     raw, used = event.get("raw"), event.get("arguments")
     given = raw if isinstance(raw, str) else used
     tool = event.get("tool")
     if not isinstance(tool, str) or _is_stub(given) or not (isinstance(given, str) or is_object(given)):
-        return Unread(line, "a call whose arguments were not recorded (trace.payloads, trace.max_payload_chars)")
+        return UnreadRecord(line, "a call whose arguments were not recorded (trace.payloads, trace.max_payload_chars)")
     contract = event.get("contract")
     return Recording(
         tool=tool,
         arguments=given,
-        run=text_of(event.get("run_id")),
+        run=identifier_text(event.get("run_id")),
         line=line,
         contract=contract if isinstance(contract, str) else None,
         used=used if used is not given and is_object(used) and not _is_stub(used) else None,

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.facts import Facts, facts_at, facts_below, same
+from pokayoke.core.schema.facts import SchemaFacts, equal_json, facts_at, facts_of_child
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, formats_of
 
@@ -37,7 +37,7 @@ _HAN: Final = range(0x4E00, 0x9FA6)
 _HEXADECIMAL: Final = frozenset("abcdefABCDEF")
 _DEEPEST: Final = 64
 _MAPS: Final = ("additionalProperties", "unevaluatedProperties", "patternProperties")
-_ANYTHING: Final = compile_schema(True)
+_ANY_SCHEMA: Final = compile_schema(True)
 _LARGEST_EXPONENT: Final = 307  # whatever digits stand before it, the number is finite
 
 
@@ -56,108 +56,114 @@ class Pseudonyms:
             raise ValueError("a key for pseudonyms has at least 16 bytes, such as secrets.token_bytes(32)")
         self._key = key
 
-    def value(self, value: Any, schema: Schema | None = None) -> Any:
+    def replace_value(self, value: Any, schema: Schema | None = None) -> Any:
         """Return the stand-in of a JSON value.
 
         Args:
             value: the value.
             schema: what is known about it: its enum values and field names are kept.
         """
-        whole = schema or _ANYTHING
-        return self._value(value, whole, facts_at(whole, ()), 0)
+        whole = schema or _ANY_SCHEMA
+        return self._replace_nested(value, whole, facts_at(whole, ()), 0)
 
-    def label(self, text: str) -> str:
+    def replace_label(self, text: str) -> str:
         """Return the stand-in of a name of which only matters that another one differs: nothing of it is left."""
-        return bytes(byte for _, byte in zip(range(8), self._bytes(text), strict=False)).hex()
+        return bytes(byte for _, byte in zip(range(8), self._random_bytes(text), strict=False)).hex()
 
-    def text(self, text: str) -> str:
+    def replace_text(self, text: str) -> str:
         """Return the stand-in of a text."""
         formats = formats_of(text)
         if "time" in formats or (_MOMENT.fullmatch(text) and "date" in formats_of(text[:10])):
-            return self._moment(text)
+            return self._replace_date(text)
         if "ipv4" in formats:
-            return ".".join(str(byte) for _, byte in zip(range(4), self._bytes(text), strict=False))
+            return ".".join(str(byte) for _, byte in zip(range(4), self._random_bytes(text), strict=False))
         if formats & {"uuid", "ipv6"}:
-            return self._letters(text, range(len(text)))
+            return self._replace_letters(text, range(len(text)))
         if "uri" in formats:
             escaped = {place for found in _ESCAPE.finditer(text) for place in range(*found.span())}
             scheme, sign, _ = text.partition("://")
             start = len(scheme + sign) if scheme.lower() in _SCHEMES else 0
-            return text[:start] + self._letters(text, escaped)[start:]
-        return self._letters(text)
+            return text[:start] + self._replace_letters(text, escaped)[start:]
+        return self._replace_letters(text)
 
-    def raw(self, text: str, known: frozenset[str] = frozenset()) -> str:
+    def replace_raw(self, text: str, known: frozenset[str] = frozenset()) -> str:
         """Return a damaged argument text with its words replaced: what is wrong with it stays wrong.
 
         Args:
             text: the text as the model wrote it.
             known: words that stay, such as field names.
         """
-        return _WORD.sub(lambda found: self._word(found[0], known), text)
+        return _WORD.sub(lambda found: self._replace_word(found[0], known), text)
 
-    def _word(self, word: str, known: frozenset[str]) -> str:
+    def _replace_word(self, word: str, known: frozenset[str]) -> str:
         if word in known or word in _SYNTAX or _is_small(word):
             return word
-        return self._letters(word)
+        return self._replace_letters(word)
 
-    def _value(self, value: Any, root: Schema, facts: Facts, depth: int) -> Any:
+    def _replace_nested(self, value: Any, root: Schema, facts: SchemaFacts, depth: int) -> Any:
         if depth > _DEEPEST:
             return None
         if value is None or isinstance(value, bool) or _is_choice(value, facts):
             return value
         if is_object(value):
             return {
-                self._name(name, facts): self._value(item, root, facts_below(root, facts, name), depth + 1)
+                self._replace_name(name, facts): self._replace_nested(
+                    item, root, facts_of_child(root, facts, name), depth + 1
+                )
                 for name, item in value.items()
             }
         if is_array(value):
-            kinds = [facts_below(root, facts, str(index)) for index in range(_listed(facts) + 1)]
+            kinds = [facts_of_child(root, facts, str(index)) for index in range(_count_item_schemas(facts) + 1)]
             return [
-                self._value(item, root, kinds[min(index, len(kinds) - 1)], depth + 1)
+                self._replace_nested(item, root, kinds[min(index, len(kinds) - 1)], depth + 1)
                 for index, item in enumerate(value)
             ]
         if not isinstance(value, str):
-            return self._number(value)
-        return self._fitting(value, [node["pattern"] for node in facts.nodes if "pattern" in node])
+            return self._replace_number(value)
+        return self._replace_in_pattern(value, [node["pattern"] for node in facts.nodes if "pattern" in node])
 
-    def _fitting(self, text: str, patterns: Iterable[str]) -> str:
+    def _replace_in_pattern(self, text: str, patterns: Iterable[str]) -> str:
         """The stand-in of a text that keeps to the patterns the text keeps to, if there is one."""
-        kept = [pattern for pattern in patterns if _fits(pattern, text)]
-        made = self.text(text)
-        if all(_fits(pattern, made) for pattern in kept):
+        kept = [pattern for pattern in patterns if _is_match(pattern, text)]
+        made = self.replace_text(text)
+        if all(_is_match(pattern, made) for pattern in kept):
             return made
-        digits = self._letters(text, range(len(text)))
-        if all(_fits(pattern, digits) for pattern in kept):
+        digits = self._replace_letters(text, range(len(text)))
+        if all(_is_match(pattern, digits) for pattern in kept):
             return digits
         # Words that stand in the pattern itself are the schema's own, as the W of order numbers is.
-        return _PIECE.sub(lambda found: found[0] if _is_own(found[0], kept) else self._letters(found[0]), text)
+        return _PIECE.sub(
+            lambda found: found[0] if _is_pattern_word(found[0], kept) else self._replace_letters(found[0]), text
+        )
 
-    def _name(self, name: str, facts: Facts) -> str:
+    def _replace_name(self, name: str, facts: SchemaFacts) -> str:
         """The name of a member: kept where it is a field's, replaced where it is data."""
         is_map = any(is_object(node.get(key)) for node in facts.nodes for key in _MAPS)
         if name in facts.properties or _is_small(name) or not (is_map or _is_data(name)):
             return name
-        return self._fitting(name, [pattern for node in facts.nodes for pattern in node.get("patternProperties", ())])
+        return self._replace_in_pattern(
+            name, [pattern for node in facts.nodes for pattern in node.get("patternProperties", ())]
+        )
 
-    def _number(self, number: float) -> float:
+    def _replace_number(self, number: float) -> float:
         """A number of the same size. Of one below 1,000 the whole part stays, and up to two decimals do."""
         if isinstance(number, int):
-            return number if abs(number) < SMALL else int(self._letters(str(number)))
+            return number if abs(number) < SMALL else int(self._replace_letters(str(number)))
         if not math.isfinite(number):
             return number
         mantissa, _, exponent = repr(number).partition("e")
         whole, _, decimals = mantissa.partition(".")
         if exponent:
-            made = self._letters(mantissa)
+            made = self._replace_letters(mantissa)
             return float(f"{made}e{min(int(exponent), _LARGEST_EXPONENT)}")
         if abs(number) >= SMALL:
-            whole = self._letters(whole)
+            whole = self._replace_letters(whole)
         elif len(decimals) <= DECIMALS:
             return number
         zeros = len(decimals) - len(decimals.lstrip("0"))
-        return float(f"{whole}.{decimals[:zeros]}{self._letters(decimals[zeros:])}")
+        return float(f"{whole}.{decimals[:zeros]}{self._replace_letters(decimals[zeros:])}")
 
-    def _bytes(self, text: str) -> Iterator[int]:
+    def _random_bytes(self, text: str) -> Iterator[int]:
         """As many random bytes as wanted, the same for the same text."""
         seed = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
         counter = 0
@@ -165,41 +171,41 @@ class Pseudonyms:
             yield from hashlib.sha256(seed + counter.to_bytes(8, "big")).digest()
             counter += 1
 
-    def _letters(self, text: str, hexadecimal: Container[int] = ()) -> str:
+    def _replace_letters(self, text: str, hexadecimal: Container[int] = ()) -> str:
         """A text of the same shape. At some places its letters are hexadecimal digits, and stay such."""
-        random = self._bytes(text)
+        random = self._random_bytes(text)
         made: list[str] = []
         for index, sign in enumerate(text):
             number = next(random) * 256 + next(random)
             if index in hexadecimal and sign in _HEXADECIMAL:
-                made.append(_other(sign, "A" if sign.isupper() else "a", 6, number))
+                made.append(_shift_character(sign, "A" if sign.isupper() else "a", 6, number))
             else:
-                made.append(_like(sign, number, first=index == 0 or not text[index - 1].isdecimal()))
+                made.append(_replace_character(sign, number, first=index == 0 or not text[index - 1].isdecimal()))
         return "".join(made)
 
-    def _moment(self, text: str) -> str:
+    def _replace_date(self, text: str) -> str:
         """A date within the same years: month and day are replaced, the clock too."""
-        random = self._bytes(text)
+        random = self._random_bytes(text)
 
-        def day(found: re.Match[str]) -> str:
+        def replace_day(found: re.Match[str]) -> str:
             return f"{found[1]}-{(int(found[2]) + next(random) % 11) % 12 + 1:02d}-{next(random) % 28 + 1:02d}"
 
-        return _CLOCK.sub(self._clock, _DATE.sub(day, text, count=1))
+        return _CLOCK.sub(self._replace_time, _DATE.sub(replace_day, text, count=1))
 
-    def _clock(self, found: re.Match[str]) -> str:
-        random = self._bytes(found[0])
+    def _replace_time(self, found: re.Match[str]) -> str:
+        random = self._random_bytes(found[0])
         seconds = f":{next(random) % 60:02d}" if found[1] else ""
-        return f"{next(random) % 24:02d}:{next(random) % 60:02d}{seconds}{self._letters(found[2] or '')}"
+        return f"{next(random) % 24:02d}:{next(random) % 60:02d}{seconds}{self._replace_letters(found[2] or '')}"
 
 
-def _is_choice(value: Any, facts: Facts) -> bool:
+def _is_choice(value: Any, facts: SchemaFacts) -> bool:
     """True for the schema's own words; a text is looked up, because an enum may have thousands of them."""
     if isinstance(value, str):
-        return value in facts.spellings.get(" ".join(value.split()), ())
-    return any(same(value, choice) for choice in facts.choices)
+        return value in facts.choices_by_spelling.get(" ".join(value.split()), ())
+    return any(equal_json(value, choice) for choice in facts.choices)
 
 
-def _listed(facts: Facts) -> int:
+def _count_item_schemas(facts: SchemaFacts) -> int:
     """How many items of an array have schemas of their own."""
     rows = [node.get("prefixItems", node.get("items")) for node in facts.nodes]
     return max((len(row) for row in rows if is_array(row)), default=0)
@@ -215,37 +221,37 @@ def _is_small(word: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _checker(pattern: str) -> Schema:
+def _pattern_checker(pattern: str) -> Schema:
     return compile_schema({"type": "string", "pattern": pattern}, where="pattern")
 
 
-def _fits(pattern: str, text: str) -> bool:
-    return _checker(pattern).accepts(text)
+def _is_match(pattern: str, text: str) -> bool:
+    return _pattern_checker(pattern).accepts(text)
 
 
-def _is_own(piece: str, patterns: Sequence[str]) -> bool:
+def _is_pattern_word(piece: str, patterns: Sequence[str]) -> bool:
     return not piece.isdecimal() and any(piece in pattern for pattern in patterns)
 
 
-def _other(sign: str, start: str, size: int, number: int) -> str:
+def _shift_character(sign: str, start: str, size: int, number: int) -> str:
     """Another one of the signs that begin with `start`."""
     place = ord(sign) - ord(start)
     return chr(ord(start) + (place + 1 + number % (size - 1)) % size)
 
 
-def _like(sign: str, number: int, *, first: bool) -> str:
+def _replace_character(sign: str, number: int, *, first: bool) -> str:
     """Another character of the same kind. A number that does not begin with zero keeps not beginning with it."""
     if sign.isdecimal():
         zero = chr(ord(sign) - int(sign))
         if not first:
-            return _other(sign, zero, 10, number)
-        return sign if sign == zero else _other(sign, chr(ord(zero) + 1), 9, number)
+            return _shift_character(sign, zero, 10, number)
+        return sign if sign == zero else _shift_character(sign, chr(ord(zero) + 1), 9, number)
     if sign.isascii():
         if not sign.isalpha():
             return sign
-        return _other(sign, "a" if sign.islower() else "A", 26, number)
+        return _shift_character(sign, "a" if sign.islower() else "A", 26, number)
     if ord(sign) in _HAN:
-        return _other(sign, chr(_HAN.start), len(_HAN), number)
+        return _shift_character(sign, chr(_HAN.start), len(_HAN), number)
     if not sign.isalnum():
         return sign
     made = [letter for letter in _ACCENTED if letter != sign.lower()]

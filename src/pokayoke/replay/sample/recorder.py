@@ -24,7 +24,7 @@ from pokayoke.core.schema.schema import Schema
 from pokayoke.replay.learn.stated_failures import error_prefix
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.sample.pseudonyms import Pseudonyms
-from pokayoke.replay.score.evaluate import Judge, Judged
+from pokayoke.replay.score.evaluate import CallVerdict, Judge
 
 _SCALE: Final = 2**64
 _PAGE: Final = "<!doctype html>"
@@ -73,101 +73,103 @@ class Recorder:
         self.written = 0
         self.withheld = 0
 
-    def wants(self, run: str) -> bool:
+    def is_sampled(self, run: str) -> bool:
         """Return whether a run is in the sample; cheap, and the same every time."""
         drawn = hmac.new(self._key, b"run:" + run.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
         return int.from_bytes(drawn[:8], "big") < self._limit
 
-    def record(self, call: Recording) -> bool:
+    def record_call(self, call: Recording) -> bool:
         """Take one call in; True if a line was written.
 
         Args:
             call: a call as it was. One without a run is sampled by its line.
         """
         self.seen += 1
-        if not self.wants(call.run or f"line {call.line}"):
+        if not self.is_sampled(call.run or f"line {call.line}"):
             return False
-        before = self._judge.judge(call)
+        before = self._judge.judge_call(call)
         contract = self._contracts.get(before.tool)
-        made = None if contract is not None and contract.secret else self._disguised(call, before.tool, contract)
-        if made is None or not _same(before, self._judge.judge(made)):
+        made = (
+            None if contract is not None and contract.secret else self._pseudonymise_call(call, before.tool, contract)
+        )
+        if made is None or not _is_same_verdict(before, self._judge.judge_call(made)):
             self.withheld += 1
             return False
-        self._write(msgspec.json.encode(_line(made)) + b"\n")
+        self._write(msgspec.json.encode(_to_line(made)) + b"\n")
         self.written += 1
         return True
 
-    def _disguised(self, call: Recording, tool: str, contract: Contract | None) -> Recording:
+    def _pseudonymise_call(self, call: Recording, tool: str, contract: Contract | None) -> Recording:
         made = self._pseudonyms
         schema = None if contract is None else contract.input
         output = None if contract is None else contract.output
         return Recording(
-            tool=made.text(tool) if contract is None else tool,
-            arguments=self._arguments(call.arguments, schema),
-            output=UNSET if call.output is UNSET else self._output(call.output, output),
+            tool=made.replace_text(tool) if contract is None else tool,
+            arguments=self._replace_arguments(call.arguments, schema),
+            output=UNSET if call.output is UNSET else self._replace_output(call.output, output),
             is_error=call.is_error,
-            run=made.label(call.run) if call.run else "",
-            truth=UNSET if call.truth is UNSET else self._truth(call.truth, schema),
+            run=made.replace_label(call.run) if call.run else "",
+            truth=UNSET if call.truth is UNSET else self._replace_truth(call.truth, schema),
             stop_reason=call.stop_reason,
             contract=None if contract is None else call.contract,
         )
 
-    def _arguments(self, given: str | dict[str, Any], schema: Schema | None) -> str | dict[str, Any]:
+    def _replace_arguments(self, given: str | dict[str, Any], schema: Schema | None) -> str | dict[str, Any]:
         if not isinstance(given, str):
-            made: dict[str, Any] = self._pseudonyms.value(given, schema)
+            made: dict[str, Any] = self._pseudonyms.replace_value(given, schema)
             return made
-        value = _parsed(given)
+        value = _parse_json(given)
         if is_object(value):
-            return msgspec.json.encode(self._pseudonyms.value(value, schema)).decode()
-        return self._pseudonyms.raw(given, frozenset(properties_of(_raw(schema))))
+            return msgspec.json.encode(self._pseudonyms.replace_value(value, schema)).decode()
+        return self._pseudonyms.replace_raw(given, frozenset(properties_of(_raw_schema(schema))))
 
-    def _truth(self, given: Any, schema: Schema | None) -> Any:
-        value = _parsed(given) if isinstance(given, str) else given
-        return self._pseudonyms.value(value, schema) if is_object(value) else None
+    def _replace_truth(self, given: Any, schema: Schema | None) -> Any:
+        value = _parse_json(given) if isinstance(given, str) else given
+        return self._pseudonyms.replace_value(value, schema) if is_object(value) else None
 
-    def _output(self, given: Any, schema: Schema | None) -> Any:
+    def _replace_output(self, given: Any, schema: Schema | None) -> Any:
         if not isinstance(given, str):
-            made = self._pseudonyms.value(given, schema)
-            return {**made, **self._parts(given, schema)} if _holds_blocks(given, schema) else made
-        value = _parsed(given)
+            made = self._pseudonyms.replace_value(given, schema)
+            return {**made, **self._replace_blocks(given, schema)} if _has_blocks(given, schema) else made
+        value = _parse_json(given)
         if value is not None and not isinstance(value, str):
-            return msgspec.json.encode(self._pseudonyms.value(value, schema)).decode()
+            return msgspec.json.encode(self._pseudonyms.replace_value(value, schema)).decode()
         if is_page(given):
-            return _PAGE + self._pseudonyms.value(given, schema)
+            return _PAGE + self._pseudonyms.replace_value(given, schema)
         prefix = error_prefix(given)
-        rest: str = self._pseudonyms.value(given[len(prefix) :], schema)
+        rest: str = self._pseudonyms.replace_value(given[len(prefix) :], schema)
         return prefix + rest
 
-    def _parts(self, result: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+    def _replace_blocks(self, result: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
         """The content blocks of a result: their types are words of the protocol, their texts are outputs."""
         parts: dict[str, Any] = {
-            name: self._pseudonyms.value(result[name], schema) for name in _STRUCTURED if name in result
+            name: self._pseudonyms.replace_value(result[name], schema) for name in _STRUCTURED if name in result
         }
         for block in result["content"]:
-            made = {**self._pseudonyms.value(block), "type": block["type"]}
+            made = {**self._pseudonyms.replace_value(block), "type": block["type"]}
             if block["type"] == "text":
-                made["text"] = self._output(block["text"], schema)
+                made["text"] = self._replace_output(block["text"], schema)
             parts.setdefault("content", []).append(made)
         return parts
 
 
-def _raw(schema: Schema | None) -> Any:
+def _raw_schema(schema: Schema | None) -> Any:
     return None if schema is None else schema.raw
 
 
-def _holds_blocks(result: Any, schema: Schema | None) -> bool:
+def _has_blocks(result: Any, schema: Schema | None) -> bool:
     found = result.get("content") if is_object(result) else None
-    return is_array(found) and all(map(is_object, found)) and as_blocks(result, _raw(schema)) is not None
+    return is_array(found) and all(map(is_object, found)) and as_blocks(result, _raw_schema(schema)) is not None
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return parse(text)[0]
     except StrictError:
         return None
 
 
-def _line(call: Recording) -> dict[str, Any]:
+def _to_line(call: Recording) -> dict[str, Any]:
     parts: dict[str, Any] = {"run": call.run, "tool": call.tool, "arguments": call.arguments}
     for name in ("output", "truth"):
         value = getattr(call, name)
@@ -180,12 +182,12 @@ def _line(call: Recording) -> dict[str, Any]:
     return parts
 
 
-def _same(before: Judged, after: Judged) -> bool:
+def _is_same_verdict(before: CallVerdict, after: CallVerdict) -> bool:
     """True if two calls are judged alike: read, corrected, refused and answered in the same way."""
-    return _gist(before) == _gist(after)
+    return _verdict_key(before) == _verdict_key(after)
 
 
-def _gist(judged: Judged) -> tuple[Any, ...]:
+def _verdict_key(judged: CallVerdict) -> tuple[Any, ...]:
     return (
         judged.contract,
         judged.reading.grade,

@@ -13,7 +13,7 @@ _WIDTH: Final = 1000
 _GAUGE: Final = 44.0
 
 
-def bar(parts: Sequence[Part], *, whole: int | None = None, height: int = 14) -> str:
+def draw_bar(parts: Sequence[Part], *, whole: int | None = None, height: int = 14) -> str:
     """Return one bar of stacked parts, as wide as its place.
 
     Args:
@@ -41,7 +41,7 @@ def bar(parts: Sequence[Part], *, whole: int | None = None, height: int = 14) ->
     )
 
 
-def gauge(share: float | None, kind: str) -> str:
+def draw_gauge(share: float | None, kind: str) -> str:
     """Return a ring that is filled as far as a share says; empty and dashed where there is none."""
     round_ = 2 * 3.14159265 * _GAUGE
     open_ = '<svg class="gauge" viewBox="0 0 100 100" aria-hidden="true">'

@@ -107,12 +107,12 @@ class ToolTally(msgspec.Struct):
             mine: Counts = getattr(self, name)
             theirs: Counts = getattr(other, name)
             for key, number in theirs.items():
-                count(mine, key, number)
+                add_count(mine, key, number)
         self.fields |= other.fields
         for kind, found in other.examples.items():
             self.examples[kind] = sorted([*self.examples.get(kind, []), *found])[:EXAMPLES]
 
-    def example(self, kind: str, example: Example) -> None:
+    def add_example(self, kind: str, example: Example) -> None:
         """Keep an example unless there are enough of its kind."""
         kept = self.examples.get(kind)
         if kept is None:
@@ -121,7 +121,7 @@ class ToolTally(msgspec.Struct):
         elif len(kept) < EXAMPLES:
             kept.append(example)
 
-    def wants(self, kind: str) -> bool:
+    def needs_example(self, kind: str) -> bool:
         """True if an example of this kind would be kept."""
         return len(self.examples.get(kind, ())) < EXAMPLES
 
@@ -132,7 +132,7 @@ NUMBERS: Final = tuple(
 )
 
 
-def count(counts: Counts, key: str, number: int = 1) -> None:
+def add_count(counts: Counts, key: str, number: int = 1) -> None:
     """Add to a count; a name beyond the first 200 is counted with the others."""
     if key not in counts and len(counts) >= MOST_NAMES:
         key = OTHERS
@@ -144,7 +144,7 @@ class Tally(msgspec.Struct):
 
     tools: dict[str, ToolTally] = {}
 
-    def of(self, name: str) -> ToolTally:
+    def for_tool(self, name: str) -> ToolTally:
         """Return the counts of one tool, made when first asked for."""
         if name not in self.tools and len(self.tools) >= MOST_TOOLS:
             name = OTHERS
@@ -153,9 +153,9 @@ class Tally(msgspec.Struct):
     def merge(self, other: Tally) -> None:
         """Add the counts of another one."""
         for name, tally in other.tools.items():
-            self.of(name).merge(tally)
+            self.for_tool(name).merge(tally)
 
-    def whole(self) -> ToolTally:
+    def sum_tools(self) -> ToolTally:
         """Return all tools together; without examples and fields."""
         total = ToolTally()
         for tally in self.tools.values():
@@ -191,12 +191,12 @@ class Score(msgspec.Struct):
             mine.merge(theirs)
         for way, counts in other.changes.items():
             for tool, number in counts.items():
-                count(self.changes.setdefault(way, {}), tool, number)
+                add_count(self.changes.setdefault(way, {}), tool, number)
         for way, found in other.changed.items():
             self.changed[way] = sorted([*self.changed.get(way, []), *found])[:EXAMPLES]
 
 
-class Rate(msgspec.Struct, frozen=True):
+class ScoreRate(msgspec.Struct, frozen=True):
     """One rate: how many of how many; None of 0 is not a rate.
 
     Attributes:
@@ -221,14 +221,14 @@ class Rate(msgspec.Struct, frozen=True):
         return {"rate": self.share, "hits": self.hits, "of": self.of, "needs_truth": self.truth}
 
 
-def rates(tally: ToolTally) -> tuple[Rate, ...]:
+def compute_rates(tally: ToolTally) -> tuple[ScoreRate, ...]:
     """Return the four rates, with recall and output validity beside them."""
     wrong = tally.refused_right + tally.ran_wrong
     return (
-        Rate("parse success", tally.read, tally.calls),
-        Rate("correction success", tally.fixed_right, tally.fixed, truth=True),
-        Rate("refusal accuracy", tally.refused_right, tally.refused_right + tally.refused_wrong, truth=True),
-        Rate("refusal recall", tally.refused_right, wrong, truth=True),
-        Rate("wrong-call rate", tally.ran_wrong, tally.truths, truth=True),
-        Rate("output validity", tally.valid, tally.valid + tally.invalid),
+        ScoreRate("parse success", tally.read, tally.calls),
+        ScoreRate("correction success", tally.fixed_right, tally.fixed, truth=True),
+        ScoreRate("refusal accuracy", tally.refused_right, tally.refused_right + tally.refused_wrong, truth=True),
+        ScoreRate("refusal recall", tally.refused_right, wrong, truth=True),
+        ScoreRate("wrong-call rate", tally.ran_wrong, tally.truths, truth=True),
+        ScoreRate("output validity", tally.valid, tally.valid + tally.invalid),
     )

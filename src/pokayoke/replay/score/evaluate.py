@@ -17,20 +17,20 @@ from msgspec import UNSET
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import confidence, prepare
-from pokayoke.core.gate.rules import Asked, Rule, first_objection, rules_for
-from pokayoke.core.intake import Reading, finding_for, read_arguments
-from pokayoke.core.output.validate import Checked, check_output
+from pokayoke.core.correct.correct import call_confidence, correct_arguments
+from pokayoke.core.gate.rules import Rule, RuleInput, first_finding, rules_for
+from pokayoke.core.intake import Reading, read_arguments, reading_finding
+from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.policy import Policy
 from pokayoke.core.redaction.known_secrets import HIDDEN
-from pokayoke.core.schema.facts import look_up, split
-from pokayoke.replay.learn.stated_failures import begins_as_error, mentions_error, stated_failure
+from pokayoke.core.schema.facts import get_at, parse_pointer
+from pokayoke.replay.learn.stated_failures import has_error_word, leading_error_text, stated_failure
 from pokayoke.replay.recording import Recording
 
 OutputVerdict = Literal["valid", "invalid", "failed", "unchecked", "absent"]
 
 
-class Judged(msgspec.Struct, frozen=True, gc=False):
+class CallVerdict(msgspec.Struct, frozen=True, gc=False):
     """What the contracts say about one call.
 
     Attributes:
@@ -66,7 +66,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     mentions: bool = False
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _PreparedContract(msgspec.Struct, frozen=True):
     """A contract under the policy, prepared once."""
 
     contract: Contract
@@ -89,19 +89,22 @@ class Judge:
         self.policy = policy or Policy()
         self.contracts = tuple(contracts)
         self._catalogue = Catalogue(self.contracts, prefixes=self.policy.validation.intake.prefixes)
-        self._held = {one.id: _Held(one, _unwrapped(one), rules_for(one, self.policy)) for one in self.contracts}
+        self._held = {
+            one.id: _PreparedContract(one, _without_envelope(one), rules_for(one, self.policy))
+            for one in self.contracts
+        }
 
-    def judge(self, call: Recording) -> Judged:
+    def judge_call(self, call: Recording) -> CallVerdict:
         """Return what the contracts say; nothing is run, and a call is judged by itself."""
-        found = self._catalogue.resolve(call.tool)
+        found = self._catalogue.resolve_name(call.tool)
         if isinstance(found, Finding):
-            reading = self._read(call, None)
-            judged = Judged(call.tool, None, reading, _may_run(reading, reads=False), refusal=found)
-            return self._answered(judged, call, None)
+            reading = self._read_arguments(call, None)
+            judged = CallVerdict(call.tool, None, reading, _may_run(reading, reads=False), refusal=found)
+            return self._judge_output(judged, call, None)
         held = self._held[found.id]
-        return self._answered(self._asked(call, held), call, held)
+        return self._judge_output(self._judge_arguments(call, held), call, held)
 
-    def _read(self, call: Recording, contract: Contract | None) -> Reading:
+    def _read_arguments(self, call: Recording, contract: Contract | None) -> Reading:
         limits = self.policy.validation.intake
         return read_arguments(
             call.arguments,
@@ -111,22 +114,28 @@ class Judge:
             max_depth=limits.max_depth,
         )
 
-    def _asked(self, call: Recording, held: _Held) -> Judged:
+    def _judge_arguments(self, call: Recording, held: _PreparedContract) -> CallVerdict:
         contract = held.contract
-        reading = self._read(call, contract)
+        reading = self._read_arguments(call, contract)
         reads = contract.effect == "read"
         if reading.value is None or not _may_run(reading, reads=reads):
-            refusal = finding_for(reading, effect=contract.effect, tool=contract.name)
-            return Judged(contract.name, contract.id, reading, readable=False, refusal=refusal, masked=_hides(call))
+            refusal = reading_finding(reading, effect=contract.effect, tool=contract.name)
+            return CallVerdict(
+                contract.name, contract.id, reading, readable=False, refusal=refusal, masked=_has_hidden_values(call)
+            )
         kinds = self.policy.corrections.read if reads else self.policy.corrections.write
-        prepared = prepare(reading.value, contract, kinds=kinds, canonical=reading.canonical)
+        prepared = correct_arguments(reading.value, contract, kinds=kinds, canonical=reading.canonical)
         if prepared.findings:
             first, *also = prepared.findings
-            masked = _hides(call) and all(HIDDEN in str(_at(reading.value, one.at)) for one in prepared.findings)
-            return Judged(contract.name, contract.id, reading, refusal=first, also=tuple(also), masked=masked)
-        certain = confidence(reading.repairs, prepared.corrections) if reading.repairs or prepared.corrections else 1.0
-        objection = first_objection(held.rules, Asked(contract, prepared.value, certain, None))
-        return Judged(
+            masked = _has_hidden_values(call) and all(
+                HIDDEN in str(_value_at(reading.value, one.at)) for one in prepared.findings
+            )
+            return CallVerdict(contract.name, contract.id, reading, refusal=first, also=tuple(also), masked=masked)
+        certain = (
+            call_confidence(reading.repairs, prepared.corrections) if reading.repairs or prepared.corrections else 1.0
+        )
+        objection = first_finding(held.rules, RuleInput(contract, prepared.value, certain, None))
+        return CallVerdict(
             contract.name,
             contract.id,
             reading,
@@ -135,7 +144,7 @@ class Judge:
             corrections=prepared.corrections,
         )
 
-    def _answered(self, judged: Judged, call: Recording, held: _Held | None) -> Judged:
+    def _judge_output(self, judged: CallVerdict, call: Recording, held: _PreparedContract | None) -> CallVerdict:
         if call.fault is not None and held is not None and call.contract in (None, held.contract.id):
             # The answer itself was not recorded: of another version nobody knows what it would have said.
             return msgspec.structs.replace(judged, output="invalid", fault=call.fault)
@@ -146,31 +155,31 @@ class Judge:
             return msgspec.structs.replace(judged, output="failed", failure=said)
         if held is None:
             said = stated_failure(call.output, call.is_error)
-            mentions = said is None and mentions_error(call.output)
+            mentions = said is None and has_error_word(call.output)
             verdict: OutputVerdict = "unchecked" if said is None else "failed"
             return msgspec.structs.replace(judged, output=verdict, failure=said, mentions=mentions)
         contract = held.contract if call.contract is None else held.inner
         arguments = judged.arguments or judged.reading.value or {}
         checked = check_output(call.output, contract, arguments=arguments, policy=self.policy.validation.tool_output)
-        said = _failure(call, checked, contract)
+        said = _failure_text(call, checked, contract)
         if said is not None:
             return msgspec.structs.replace(judged, output="failed", failure=said, unseen=checked.ok)
         if checked.findings:
             return msgspec.structs.replace(judged, output="invalid", fault=checked.findings[0])
         verdict = "unchecked" if checked.unchecked else "valid"
-        return msgspec.structs.replace(judged, output=verdict, mentions=mentions_error(call.output))
+        return msgspec.structs.replace(judged, output=verdict, mentions=has_error_word(call.output))
 
 
 def _may_run(reading: Reading, *, reads: bool) -> bool:
     return reading.value is not None and (reads or reading.grade != "edited")
 
 
-def _unwrapped(contract: Contract) -> Contract:
+def _without_envelope(contract: Contract) -> Contract:
     """The contract for answers that a guard has already taken out of their envelope (our own trace)."""
     return contract if contract.envelope is None else dataclasses.replace(contract, envelope=None)
 
 
-def _failure(call: Recording, checked: Checked, contract: Contract) -> str | None:
+def _failure_text(call: Recording, checked: OutputResult, contract: Contract) -> str | None:
     """The tool's own words if it said that it failed. Data that was parsed and fits is not read again."""
     if call.is_error is False:
         return None
@@ -179,19 +188,19 @@ def _failure(call: Recording, checked: Checked, contract: Contract) -> str | Non
     if checked.ok and contract.output is not None and not contract.takes_text:
         return None
     if isinstance(call.output, str) and not call.output.lstrip().startswith("{"):
-        return begins_as_error(call.output)
+        return leading_error_text(call.output)
     return stated_failure(call.output)
 
 
-def _hides(call: Recording) -> bool:
+def _has_hidden_values(call: Recording) -> bool:
     """True if the recording holds values that were taken out before it was written."""
     given = call.arguments
     return HIDDEN in given if isinstance(given, str) else HIDDEN in str(given)
 
 
-def _at(value: Any, pointer: str) -> Any:
+def _value_at(value: Any, pointer: str) -> Any:
     """What stands at a JSON pointer; None if nothing does."""
     try:
-        return look_up(value, split(pointer))
+        return get_at(value, parse_pointer(pointer))
     except LookupError:
         return None

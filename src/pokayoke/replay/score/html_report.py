@@ -11,14 +11,14 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from pokayoke.core.text.neutralise import UNSEEN
-from pokayoke.core.text.neutralise import escape as visible
-from pokayoke.replay.score.charts import bar, gauge
+from pokayoke.core.text.neutralise import INVISIBLE
+from pokayoke.core.text.neutralise import escape_character as visible
+from pokayoke.replay.score.charts import draw_bar, draw_gauge
 
 _STYLE: Final = Path(__file__).with_name("report.css")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MISSING: Final = "needs a truth: --map truth=FIELD"
-_UNSAFE: Final = re.compile(f"[{UNSEEN}]")
+_UNSAFE: Final = re.compile(f"[{INVISIBLE}]")
 _MOST_TOOLS: Final = 300
 _GOOD, _FAIR = 0.99, 0.9
 _LOW_IS_GOOD: Final = ("wrong-call rate",)
@@ -30,8 +30,13 @@ _MEANING: Final = {
     "wrong-call rate": "calls that would have run with wrong arguments",
     "output validity": "answers that keep their contract; tool errors aside",
 }
-_CALL_KEY: Final = (("runs", "good"), ("runs corrected", "warn"), ("refused", "bad"), ("hidden by redaction", "none"))
-_ANSWER_KEY: Final = (("valid", "good"), ("tool error", "warn"), ("invalid", "bad"), ("unchecked", "none"))
+_CALL_LEGEND: Final = (
+    ("runs", "good"),
+    ("runs corrected", "warn"),
+    ("refused", "bad"),
+    ("hidden by redaction", "none"),
+)
+_ANSWER_LEGEND: Final = (("valid", "good"), ("tool error", "warn"), ("invalid", "bad"), ("unchecked", "none"))
 
 
 def html_report(shown: dict[str, Any]) -> str:
@@ -40,13 +45,13 @@ def html_report(shown: dict[str, Any]) -> str:
     Args:
         shown: what `replay.summary.summary` returned.
     """
-    body: list[str] = [_head(shown)]
+    body: list[str] = [_render_head(shown)]
     for index, one in enumerate(shown["contracts"]):
-        body += _set(one, alone=len(shown["contracts"]) == 1, first=index == 0)
+        body += _render_set(one, alone=len(shown["contracts"]) == 1, first=index == 0)
     if len(shown["contracts"]) > 1:
-        body.append(_changes(shown))
+        body.append(_render_changes(shown))
     if shown["unread"]:
-        body.append(_unread(shown))
+        body.append(_render_unread(shown))
     style = _STYLE.read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -58,53 +63,59 @@ def html_report(shown: dict[str, Any]) -> str:
     )
 
 
-def _text(value: Any) -> str:
+def _escape_text(value: Any) -> str:
     r"""Anything as text of the page: markup escaped, invisible and reordering characters made visible."""
     return escape(_UNSAFE.sub(lambda found: visible(found[0]), str(value)))
 
 
-def _head(shown: dict[str, Any]) -> str:
-    files = ", ".join(map(_text, shown["recordings"]))
-    labels = " and ".join(f"<code>{_text(one['label'])}</code>" for one in shown["contracts"])
-    unread = f" {_many(shown['unread'], 'record')} could not be read." if shown["unread"] else ""
+def _render_head(shown: dict[str, Any]) -> str:
+    files = ", ".join(map(_escape_text, shown["recordings"]))
+    labels = " and ".join(f"<code>{_escape_text(one['label'])}</code>" for one in shown["contracts"])
+    unread = f" {_pluralise(shown['unread'], 'record')} could not be read." if shown["unread"] else ""
     return f"<h1>Replay of {shown['calls']:,} calls</h1><p>{files}, judged by {labels}.{unread}</p>"
 
 
-def _set(one: dict[str, Any], *, alone: bool, first: bool) -> Iterable[str]:
-    yield "" if alone else f"<h2>{'Contracts' if first else 'Compared with'} <code>{_text(one['label'])}</code></h2>"
-    cards = "".join(_card(name, rate, known=bool(one["truths"])) for name, rate in one["rates"].items())
+def _render_set(one: dict[str, Any], *, alone: bool, first: bool) -> Iterable[str]:
+    yield (
+        ""
+        if alone
+        else f"<h2>{'Contracts' if first else 'Compared with'} <code>{_escape_text(one['label'])}</code></h2>"
+    )
+    cards = "".join(_render_card(name, rate, known=bool(one["truths"])) for name, rate in one["rates"].items())
     yield f'<div class="cards">{cards}</div>'
-    yield _whole(one)
-    yield _coverage(one["coverage"])
-    yield "<h2>Tools</h2>" + _table(one["tools"][:_MOST_TOOLS])
+    yield _render_totals(one)
+    yield _render_coverage(one["coverage"])
+    yield "<h2>Tools</h2>" + _render_table(one["tools"][:_MOST_TOOLS])
     if len(one["tools"]) > _MOST_TOOLS:
         yield f'<p class="dim">The first {_MOST_TOOLS} of {len(one["tools"]):,}; --json has all of them.</p>'
-    details = "".join(_details(tool) for tool in one["tools"][:_MOST_TOOLS] if tool["examples"] or tool["errors"])
+    details = "".join(
+        _render_details(tool) for tool in one["tools"][:_MOST_TOOLS] if tool["examples"] or tool["errors"]
+    )
     yield f"<h2>Calls to look at</h2>{details}" if details else ""
 
 
-def _many(number: int, thing: str) -> str:
+def _pluralise(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def _card(name: str, rate: dict[str, Any], *, known: bool) -> str:
+def _render_card(name: str, rate: dict[str, Any], *, known: bool) -> str:
     share = rate["rate"]
     if share is None:
         why = _MISSING if rate["needs_truth"] and not known else "nothing to measure"
         return (
-            f'<div class="card">{gauge(None, "none")}<span class="dim">{_text(name)}</span>'
+            f'<div class="card">{draw_gauge(None, "none")}<span class="dim">{_escape_text(name)}</span>'
             f'<b>&ndash;</b><span class="dim">{why}</span></div>'
         )
     worth = 1 - share if name in _LOW_IS_GOOD else share
     kind = "good" if worth >= _GOOD else "warn" if worth >= _FAIR else "bad"
     return (
-        f'<div class="card">{gauge(share, kind)}<span class="dim">{_text(name)}</span>'
-        f'<b class="{kind}-text">{percent(share)}</b>'
-        f'<span class="dim">{rate["hits"]:,} of {rate["of"]:,}: {_text(_MEANING.get(name, ""))}</span></div>'
+        f'<div class="card">{draw_gauge(share, kind)}<span class="dim">{_escape_text(name)}</span>'
+        f'<b class="{kind}-text">{format_percent(share)}</b>'
+        f'<span class="dim">{rate["hits"]:,} of {rate["of"]:,}: {_escape_text(_MEANING.get(name, ""))}</span></div>'
     )
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share in per cent; what is not all is never rounded up to 100 %, nor what is there down to 0 %."""
     shown = f"{share * 100:.1f}"
     if share < 1 and shown == "100.0":
@@ -112,64 +123,70 @@ def percent(share: float) -> str:
     return "0.1 %" if share > 0 and shown == "0.0" else f"{shown} %"
 
 
-def _parts(tally: dict[str, Any]) -> tuple[list[tuple[str, int, str]], list[tuple[str, int, str]]]:
+def _bar_parts(tally: dict[str, Any]) -> tuple[list[tuple[str, int, str]], list[tuple[str, int, str]]]:
     calls = (tally["allowed"] - tally["corrected"], tally["corrected"], tally["refused"], tally["masked"])
     answers = (tally["valid"], tally["failed"], tally["invalid"], tally["unchecked"])
     return (
-        [(name, size, kind) for (name, kind), size in zip(_CALL_KEY, calls, strict=True)],
-        [(name, size, kind) for (name, kind), size in zip(_ANSWER_KEY, answers, strict=True)],
+        [(name, size, kind) for (name, kind), size in zip(_CALL_LEGEND, calls, strict=True)],
+        [(name, size, kind) for (name, kind), size in zip(_ANSWER_LEGEND, answers, strict=True)],
     )
 
 
-def _key(parts: list[tuple[str, int, str]]) -> str:
-    items = (f'<li><i class="{kind}"></i>{_text(name)} {size:,}</li>' for name, size, kind in parts if size)
+def _render_legend(parts: list[tuple[str, int, str]]) -> str:
+    items = (f'<li><i class="{kind}"></i>{_escape_text(name)} {size:,}</li>' for name, size, kind in parts if size)
     return f'<ul class="key">{"".join(items)}</ul>'
 
 
-def _whole(one: dict[str, Any]) -> str:
-    calls, answers = _parts(one)
+def _render_totals(one: dict[str, Any]) -> str:
+    calls, answers = _bar_parts(one)
     found = (
-        f"<h3>Calls</h3>{bar(calls, height=22)}{_key(calls)}<h3>Answers</h3>{bar(answers, height=22)}{_key(answers)}"
+        f"<h3>Calls</h3>{draw_bar(calls, height=22)}{_render_legend(calls)}"
+        f"<h3>Answers</h3>{draw_bar(answers, height=22)}{_render_legend(answers)}"
     )
     notes: list[str] = []
     if one["refused_worked"]:
         notes.append(
-            f"Answered in the recording, and refused here: {_many(one['refused_worked'], 'call')}. Perhaps too strict."
+            f"Answered in the recording, and refused here: {_pluralise(one['refused_worked'], 'call')}. "
+            "Perhaps too strict."
         )
     if one["unseen"]:
-        notes.append(f"Would pass as data: {_many(one['unseen'], 'tool error')}. Declare an envelope, or a schema.")
+        notes.append(
+            f"Would pass as data: {_pluralise(one['unseen'], 'tool error')}. Declare an envelope, or a schema."
+        )
     if one["mentions"]:
-        notes.append(f"Speak of errors in their data: {_many(one['mentions'], 'good answer')}. Look at the examples.")
-    return found + "".join(f'<p class="warn-text">{_text(note)}</p>' for note in notes)
+        notes.append(
+            f"Speak of errors in their data: {_pluralise(one['mentions'], 'good answer')}. Look at the examples."
+        )
+    return found + "".join(f'<p class="warn-text">{_escape_text(note)}</p>' for note in notes)
 
 
-def _coverage(coverage: dict[str, Any]) -> str:
+def _render_coverage(coverage: dict[str, Any]) -> str:
     tools, fields = coverage["tools"], coverage["fields"]
     rows = [("tools", tools["seen"], tools["of"]), ("argument fields", fields["seen"], fields["of"])]
     cells = "".join(
         f'<tr><td>{name}</td><td class="n">{seen:,} of {of:,}</td>'
-        f'<td class="wide">{bar([("seen", seen, "plain")], whole=of)}</td></tr>'
+        f'<td class="wide">{draw_bar([("seen", seen, "plain")], whole=of)}</td></tr>'
         for name, seen, of in rows
     )
-    codes = ", ".join(f"<code>{_text(code)}</code> {number:,}" for code, number in coverage["codes"].items())
-    never = f'<p class="dim">Never called: {", ".join(map(_text, tools["never"]))}</p>' if tools["never"] else ""
+    codes = ", ".join(f"<code>{_escape_text(code)}</code> {number:,}" for code, number in coverage["codes"].items())
+    never = f'<p class="dim">Never called: {", ".join(map(_escape_text, tools["never"]))}</p>' if tools["never"] else ""
     return f'<h2>Coverage</h2><table>{cells}</table>{never}<p class="dim">Findings seen: {codes or "none"}</p>'
 
 
-def _table(tools: list[dict[str, Any]]) -> str:
+def _render_table(tools: list[dict[str, Any]]) -> str:
     names = ("calls", "refused", "corrected", "answers", "invalid", "errors")
     keys = ("calls", "refused", "corrected", "outputs", "invalid", "failed")
     head = "".join(f'<th class="n">{name}</th>' for name in names)
     rows: list[str] = []
     for tool in tools:
-        calls, answers = _parts(tool)
+        calls, answers = _bar_parts(tool)
         cells = "".join(
             f'<td class="n" data-name="{name}">{tool[key]:,}</td>' for name, key in zip(names, keys, strict=True)
         )
         kind = "" if tool["known"] else ' <span class="bad-text">no contract</span>'
         rows.append(
-            f'<tr><td class="name"><code>{_text(tool["tool"])}</code>{kind}</td>{cells}'
-            f'<td class="wide">{bar(calls, height=8)}{bar(answers, height=8)}</td></tr>'
+            f'<tr><td class="name"><code>{_escape_text(tool["tool"])}</code>{kind}</td>{cells}'
+            f'<td class="wide">{draw_bar(calls, height=8)}{draw_bar(answers, height=8)}</td></tr>'
         )
     return (
         f'<table class="tools"><thead><tr><th>tool</th>{head}<th>calls, answers</th></tr></thead>'
@@ -177,45 +194,51 @@ def _table(tools: list[dict[str, Any]]) -> str:
     )
 
 
-def _details(tool: dict[str, Any]) -> str:
+def _render_details(tool: dict[str, Any]) -> str:
     counts = [
-        f"{title} {', '.join(f'{_text(code)} {number:,}' for code, number in tool[key].items())}"
+        f"{title} {', '.join(f'{_escape_text(code)} {number:,}' for code, number in tool[key].items())}"
         for title, key in (("refused:", "refusals"), ("invalid:", "faults"))
         if tool[key]
     ]
-    counts += [_many(tool["failed"], "tool error")] if tool["failed"] else []
+    counts += [_pluralise(tool["failed"], "tool error")] if tool["failed"] else []
     errors = "".join(
-        f'<tr><td>{_text(words)}</td><td class="n">{number:,}</td></tr>' for words, number in tool["errors"].items()
+        f'<tr><td>{_escape_text(words)}</td><td class="n">{number:,}</td></tr>'
+        for words, number in tool["errors"].items()
     )
     table = f"<h3>What the tool said when it failed</h3><table>{errors}</table>" if errors else ""
     never = tool["fields"]["never"]
-    unused = f'<p class="dim">Fields never sent: {", ".join(map(_text, never))}</p>' if never else ""
-    shown = "".join(_examples(kind, found) for kind, found in tool["examples"].items())
-    summary = f"<code>{_text(tool['tool'])}</code> {'; '.join(counts)}"
+    unused = f'<p class="dim">Fields never sent: {", ".join(map(_escape_text, never))}</p>' if never else ""
+    shown = "".join(_render_examples(kind, found) for kind, found in tool["examples"].items())
+    summary = f"<code>{_escape_text(tool['tool'])}</code> {'; '.join(counts)}"
     return f"<details><summary>{summary}</summary>{table}{shown}{unused}</details>"
 
 
-def _examples(kind: str, found: list[dict[str, str]]) -> str:
+def _render_examples(kind: str, found: list[dict[str, str]]) -> str:
     items = "".join(
-        f'<p class="dim">{_text(one["where"])}: {_text(one["message"] if one["message"] != one["shown"] else "")}</p>'
-        f"<pre>{_text(one['shown'])}</pre>"
+        f'<p class="dim">{_escape_text(one["where"])}: '
+        f"{_escape_text(one['message'] if one['message'] != one['shown'] else '')}</p>"
+        f"<pre>{_escape_text(one['shown'])}</pre>"
         for one in found
     )
-    return f"<h3>{_text(kind)}</h3>{items}"
+    return f"<h3>{_escape_text(kind)}</h3>{items}"
 
 
-def _changes(shown: dict[str, Any]) -> str:
+def _render_changes(shown: dict[str, Any]) -> str:
     rows = "".join(
-        f'<tr><td>{_text(change["way"])}</td><td class="n">{change["count"]:,}</td><td>'
-        f"{', '.join(f'{_text(tool)} {number:,}' for tool, number in list(change['tools'].items())[:20])}</td></tr>"
+        f'<tr><td>{_escape_text(change["way"])}</td><td class="n">{change["count"]:,}</td><td>'
+        f"{', '.join(f'{_escape_text(tool)} {number:,}' for tool, number in list(change['tools'].items())[:20])}"
+        "</td></tr>"
         for change in shown["changes"]
     )
-    details = "".join(_examples(change["way"], change["examples"]) for change in shown["changes"])
+    details = "".join(_render_examples(change["way"], change["examples"]) for change in shown["changes"])
     if not rows:
         return "<h2>Differences</h2><p>None: both judge every call and every answer alike.</p>"
     return f"<h2>Differences</h2><table>{rows}</table><details><summary>Examples</summary>{details}</details>"
 
 
-def _unread(shown: dict[str, Any]) -> str:
-    rows = "".join(f"<tr><td>{_text(one['at'])}</td><td>{_text(one['why'])}</td></tr>" for one in shown["first_unread"])
-    return f"<h2>Not read</h2><p>{_many(shown['unread'], 'record')}; the first ones:</p><table>{rows}</table>"
+def _render_unread(shown: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td>{_escape_text(one['at'])}</td><td>{_escape_text(one['why'])}</td></tr>"
+        for one in shown["first_unread"]
+    )
+    return f"<h2>Not read</h2><p>{_pluralise(shown['unread'], 'record')}; the first ones:</p><table>{rows}</table>"

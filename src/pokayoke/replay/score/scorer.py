@@ -14,13 +14,13 @@ import msgspec
 from msgspec import UNSET
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.canonical import canonical
+from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.redaction.redactor import Redactor
-from pokayoke.replay.recording import Read, Recording, Unread
-from pokayoke.replay.score.counts import Example, Score, Tally, ToolTally, count
-from pokayoke.replay.score.evaluate import Judge, Judged
+from pokayoke.replay.recording import ReadResult, Recording, UnreadRecord
+from pokayoke.replay.score.counts import Example, Score, Tally, ToolTally, add_count
+from pokayoke.replay.score.evaluate import CallVerdict, Judge
 
 _SHOWN: Final = 300
 _MOST_FIELDS: Final = 1_000
@@ -40,9 +40,9 @@ class Scorer:
     def __init__(self, judges: Sequence[Judge]) -> None:
         self.judges = tuple(judges)
         # What is left to be seen of each contract's fields: once all were, nobody looks any more.
-        self._unseen = [{one.id: set(fields_of(one.input_schema)) for one in judge.contracts} for judge in judges]
+        self._unseen = [{one.id: set(declared_fields(one.input_schema)) for one in judge.contracts} for judge in judges]
 
-    def score(self, reads: Iterable[Read], file: int = 0) -> Score:
+    def score_recordings(self, reads: Iterable[ReadResult], file: int = 0) -> Score:
         """Return the counts for some recordings.
 
         Args:
@@ -51,67 +51,69 @@ class Scorer:
         """
         score = Score(tallies=[Tally() for _ in self.judges])
         for read in reads:
-            if isinstance(read, Unread):
+            if isinstance(read, UnreadRecord):
                 score.unread += 1
                 if len(score.first_unread) < 10:  # noqa: PLR2004 - enough to find the trouble
                     score.first_unread.append((file, read.line, read.why))
                 continue
             score.calls += 1
-            judged = [judge.judge(read) for judge in self.judges]
+            judged = [judge.judge_call(read) for judge in self.judges]
             for tally, one, unseen in zip(score.tallies, judged, self._unseen, strict=True):
-                self._count(tally.of(one.contract or one.tool), read, one, file, unseen)
+                self._count_verdict(tally.for_tool(one.contract or one.tool), read, one, file, unseen)
             if len(judged) == 2:  # noqa: PLR2004 - a comparison is of two
-                _compare(score, read, judged[0], judged[1], file)
+                _compare_verdicts(score, read, judged[0], judged[1], file)
         return score
 
-    def _count(self, tally: ToolTally, call: Recording, judged: Judged, file: int, unseen: dict[str, set[str]]) -> None:
+    def _count_verdict(
+        self, tally: ToolTally, call: Recording, judged: CallVerdict, file: int, unseen: dict[str, set[str]]
+    ) -> None:
         tally.calls += 1
         _count_call(tally, call, judged, file)
         _count_truth(tally, call, judged)
         _count_output(tally, call, judged, file)
         left = unseen.get(judged.contract or "")
         if left and judged.reading.value is not None:
-            found = left & set(_walked(judged.reading.value))
+            found = left & set(_present_fields(judged.reading.value))
             tally.fields |= found
             left -= found
 
 
-def _count_call(tally: ToolTally, call: Recording, judged: Judged, file: int) -> None:
+def _count_call(tally: ToolTally, call: Recording, judged: CallVerdict, file: int) -> None:
     tally.read += judged.readable
     tally.repaired += bool(judged.reading.repairs)
     for name in judged.reading.repairs:
-        count(tally.changes, name)
+        add_count(tally.changes, name)
     if judged.refusal is None:
         tally.allowed += 1
         tally.corrected += bool(judged.corrections)
         for change in judged.corrections:
-            count(tally.changes, change.rule)
+            add_count(tally.changes, change.rule)
     elif judged.masked:
         tally.masked += 1
     else:
         _count_refusal(tally, call, judged, judged.refusal, file)
 
 
-def _count_refusal(tally: ToolTally, call: Recording, judged: Judged, refusal: Finding, file: int) -> None:
+def _count_refusal(tally: ToolTally, call: Recording, judged: CallVerdict, refusal: Finding, file: int) -> None:
     for code in {refusal.code, *(one.code for one in judged.also)}:
-        count(tally.codes, code)
-    count(tally.refusals, refusal.code)
+        add_count(tally.codes, code)
+    add_count(tally.refusals, refusal.code)
     kind = f"refused: {refusal.code}"
-    if tally.wants(kind):
-        tally.example(kind, example(call, refusal, call.arguments, file))
+    if tally.needs_example(kind):
+        tally.add_example(kind, build_example(call, refusal, call.arguments, file))
     if judged.output == "failed":
         tally.refused_failed += 1
     elif judged.output != "absent":
         tally.refused_worked += 1
 
 
-def _count_truth(tally: ToolTally, call: Recording, judged: Judged) -> None:
-    truth = _truth(call.truth)
+def _count_truth(tally: ToolTally, call: Recording, judged: CallVerdict) -> None:
+    truth = _parse_truth(call.truth)
     if truth is _NO_TRUTH:
         return
     tally.truths += 1
     ran = judged.arguments
-    right = ran is not None and truth is not None and canonical(ran) == canonical(truth)
+    right = ran is not None and truth is not None and canonical_bytes(ran) == canonical_bytes(truth)
     if ran is not None:
         tally.ran_right += right
         tally.ran_wrong += not right
@@ -122,12 +124,12 @@ def _count_truth(tally: ToolTally, call: Recording, judged: Judged) -> None:
     if judged.masked:
         return
     written = judged.reading.value if judged.reading.grade in ("exact", "lossless") else None
-    wrong = truth is None or written is None or canonical(written) != canonical(truth)
+    wrong = truth is None or written is None or canonical_bytes(written) != canonical_bytes(truth)
     tally.refused_right += wrong
     tally.refused_wrong += not wrong
 
 
-def _truth(given: Any) -> Any:
+def _parse_truth(given: Any) -> Any:
     """The right arguments, None if there should have been no call, or the marker for "nobody knows"."""
     if given is UNSET:
         return _NO_TRUTH
@@ -139,7 +141,7 @@ def _truth(given: Any) -> Any:
     return given if given is None or is_object(given) else _NO_TRUTH
 
 
-def _count_output(tally: ToolTally, call: Recording, judged: Judged, file: int) -> None:
+def _count_output(tally: ToolTally, call: Recording, judged: CallVerdict, file: int) -> None:
     verdict = judged.output
     if verdict == "absent":
         return
@@ -147,24 +149,24 @@ def _count_output(tally: ToolTally, call: Recording, judged: Judged, file: int) 
     setattr(tally, verdict, getattr(tally, verdict) + 1)
     if verdict == "failed":
         # Without its digits, a secret would no longer be known as one.
-        said = _DIGITS.sub("#", _redactor.text(judged.failure or "")) or "(no words)"
-        count(tally.words, said)
+        said = _DIGITS.sub("#", _redactor.redact_text(judged.failure or "")) or "(no words)"
+        add_count(tally.words, said)
         tally.unseen += judged.unseen
-        if tally.wants("failed"):
-            tally.example("failed", example(call, None, call.output, file, judged.failure or ""))
+        if tally.needs_example("failed"):
+            tally.add_example("failed", build_example(call, None, call.output, file, judged.failure or ""))
     elif judged.fault is not None:
-        count(tally.faults, judged.fault.code)
-        count(tally.codes, judged.fault.code)
+        add_count(tally.faults, judged.fault.code)
+        add_count(tally.codes, judged.fault.code)
         kind = f"invalid: {judged.fault.code}"
-        if tally.wants(kind):
-            tally.example(kind, example(call, judged.fault, call.output, file))
+        if tally.needs_example(kind):
+            tally.add_example(kind, build_example(call, judged.fault, call.output, file))
     elif judged.mentions:
         tally.mentions += 1
-        if tally.wants("mentions an error"):
-            tally.example("mentions an error", example(call, None, call.output, file, "speaks of errors"))
+        if tally.needs_example("mentions an error"):
+            tally.add_example("mentions an error", build_example(call, None, call.output, file, "speaks of errors"))
 
 
-def _compare(score: Score, call: Recording, before: Judged, after: Judged, file: int) -> None:
+def _compare_verdicts(score: Score, call: Recording, before: CallVerdict, after: CallVerdict, file: int) -> None:
     """Note what the second set of contracts sees differently."""
     ways: list[tuple[str, Finding | None]] = []
     if (before.refusal is None) != (after.refusal is None):
@@ -175,25 +177,25 @@ def _compare(score: Score, call: Recording, before: Judged, after: Judged, file:
     if before.output != after.output:
         ways.append((f"answer {before.output} -> {after.output}", after.fault or before.fault))
     for way, finding in ways:
-        count(score.changes.setdefault(way, {}), before.tool)
+        add_count(score.changes.setdefault(way, {}), before.tool)
         kept = score.changed.setdefault(way, [])
         if len(kept) < 3:  # noqa: PLR2004 - as many as of every kind
             shown = call.output if way.startswith("answer") else call.arguments
-            kept.append(example(call, finding, shown, file, before.tool))
+            kept.append(build_example(call, finding, shown, file, before.tool))
 
 
-def example(call: Recording, finding: Finding | None, shown: Any, file: int, message: str = "") -> Example:
+def build_example(call: Recording, finding: Finding | None, shown: Any, file: int, message: str = "") -> Example:
     """Return a call to look at: short, and without what looks like a secret."""
     at = finding.at if finding else ""
     said = finding.message if finding else message
     text = "" if shown is UNSET else shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
     # Cut twice: a secret must not lose the beginning it is known by, and searching must stay cheap.
-    text = _redactor.text(text[: 4 * _SHOWN])
+    text = _redactor.redact_text(text[: 4 * _SHOWN])
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return Example(file=file, line=call.line, at=at[:200], message=_redactor.text(said[:_SHOWN]), shown=text)
+    return Example(file=file, line=call.line, at=at[:200], message=_redactor.redact_text(said[:_SHOWN]), shown=text)
 
 
-def fields_of(schema: Any) -> Iterator[str]:
+def declared_fields(schema: Any) -> Iterator[str]:
     """The fields a schema declares, as paths: `/flights/*/date`."""
     waiting: list[tuple[str, Any, int]] = [("", schema, 0)]
     found = 0
@@ -210,7 +212,7 @@ def fields_of(schema: Any) -> Iterator[str]:
             waiting.append((f"{path}/*", node["items"], depth + 1))
 
 
-def _walked(value: Any) -> Iterator[str]:
+def _present_fields(value: Any) -> Iterator[str]:
     """The fields that are there, as the same paths."""
     waiting: list[tuple[str, Any, int]] = [("", value, 0)]
     while waiting:

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.replay.score.counts import Counts, Example, Score, Tally, ToolTally, rates
+from pokayoke.replay.score.counts import Counts, Example, Score, Tally, ToolTally, compute_rates
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.score.scorer import fields_of
+from pokayoke.replay.score.scorer import declared_fields
 
 _MOST_WORDS: Final = 50
 _SHOWN_NUMBERS: Final = (
@@ -37,14 +37,14 @@ _SHOWN_NUMBERS: Final = (
 )
 
 
-class Set(msgspec.Struct, frozen=True):
+class ContractSet(msgspec.Struct, frozen=True):
     """One set of contracts and what it is called in reports."""
 
     label: str
     judge: Judge
 
 
-def summary(score: Score, files: Sequence[str], sets: Sequence[Set]) -> dict[str, Any]:
+def build_summary(score: Score, files: Sequence[str], sets: Sequence[ContractSet]) -> dict[str, Any]:
     """Return everything a report shows, as JSON values.
 
     Args:
@@ -52,21 +52,25 @@ def summary(score: Score, files: Sequence[str], sets: Sequence[Set]) -> dict[str
         files: names of the recordings, in the order they were added.
         sets: the sets of contracts, in the order of the tallies.
     """
-    shown = [_one(tally, one, files) for tally, one in zip(score.tallies, sets, strict=True)]
+    shown = [_set_summary(tally, one, files) for tally, one in zip(score.tallies, sets, strict=True)]
     return {
         "recordings": list(files),
         "calls": score.calls,
         "unread": score.unread,
-        "first_unread": [{"at": _where(file, line, files), "why": why} for file, line, why in score.first_unread],
+        "first_unread": [
+            {"at": _line_reference(file, line, files), "why": why} for file, line, why in score.first_unread
+        ],
         "contracts": shown,
-        "changes": sorted((_change(way, score, files) for way in score.changes), key=lambda one: -int(one["count"])),
+        "changes": sorted(
+            (_change_summary(way, score, files) for way in score.changes), key=lambda one: -int(one["count"])
+        ),
     }
 
 
-def _change(way: str, score: Score, files: Sequence[str]) -> dict[str, Any]:
+def _change_summary(way: str, score: Score, files: Sequence[str]) -> dict[str, Any]:
     tools = score.changes[way]
-    examples = _examples(score.changed.get(way, []), files)
-    return {"way": way, "count": sum(tools.values()), "tools": _by_count(tools), "examples": examples}
+    examples = _example_dicts(score.changed.get(way, []), files)
+    return {"way": way, "count": sum(tools.values()), "tools": _sort_by_count(tools), "examples": examples}
 
 
 def is_clean(shown: dict[str, Any]) -> bool:
@@ -75,59 +79,59 @@ def is_clean(shown: dict[str, Any]) -> bool:
     return not shown["unread"] and not shown["changes"] and not any(one["refused"] or one["invalid"] for one in sets)
 
 
-def _one(tally: Tally, given: Set, files: Sequence[str]) -> dict[str, Any]:
-    whole = tally.whole()
+def _set_summary(tally: Tally, given: ContractSet, files: Sequence[str]) -> dict[str, Any]:
+    whole = tally.sum_tools()
     contracts = {one.id: one for one in given.judge.contracts}
-    tools = [_tool(name, found, contracts.get(name), files) for name, found in sorted(tally.tools.items())]
-    declared = {name: set(fields_of(one.input_schema)) for name, one in contracts.items()}
+    tools = [_tool_summary(name, found, contracts.get(name), files) for name, found in sorted(tally.tools.items())]
+    declared = {name: set(declared_fields(one.input_schema)) for name, one in contracts.items()}
     seen = sum(len(found.fields) for found in tally.tools.values())
     never = sorted(name for name in contracts if name not in tally.tools)
     return {
         "label": given.label,
-        **_numbers(whole),
-        "rates": {rate.name: rate.as_dict() for rate in rates(whole)},
-        "refusals": _by_count(whole.refusals),
-        "faults": _by_count(whole.faults),
-        "changes": _by_count(whole.changes),
+        **_tally_numbers(whole),
+        "rates": {rate.name: rate.as_dict() for rate in compute_rates(whole)},
+        "refusals": _sort_by_count(whole.refusals),
+        "faults": _sort_by_count(whole.faults),
+        "changes": _sort_by_count(whole.changes),
         "coverage": {
             "tools": {"seen": len(contracts) - len(never), "of": len(contracts), "never": never},
             "fields": {"seen": seen, "of": sum(map(len, declared.values()))},
-            "codes": _by_count(whole.codes),
+            "codes": _sort_by_count(whole.codes),
         },
         "tools": tools,
     }
 
 
-def _tool(name: str, found: ToolTally, contract: Contract | None, files: Sequence[str]) -> dict[str, Any]:
-    declared = set[str]() if contract is None else set(fields_of(contract.input_schema))
+def _tool_summary(name: str, found: ToolTally, contract: Contract | None, files: Sequence[str]) -> dict[str, Any]:
+    declared = set[str]() if contract is None else set(declared_fields(contract.input_schema))
     return {
         "tool": name,
         "known": contract is not None,
         "effect": None if contract is None else contract.effect,
-        **_numbers(found),
-        "rates": {rate.name: rate.as_dict() for rate in rates(found)},
-        "refusals": _by_count(found.refusals),
-        "faults": _by_count(found.faults),
-        "errors": _by_count(found.words, _MOST_WORDS),
+        **_tally_numbers(found),
+        "rates": {rate.name: rate.as_dict() for rate in compute_rates(found)},
+        "refusals": _sort_by_count(found.refusals),
+        "faults": _sort_by_count(found.faults),
+        "errors": _sort_by_count(found.words, _MOST_WORDS),
         "fields": {"seen": len(found.fields), "of": len(declared), "never": sorted(declared - found.fields)},
-        "examples": {kind: _examples(some, files) for kind, some in sorted(found.examples.items())},
+        "examples": {kind: _example_dicts(some, files) for kind, some in sorted(found.examples.items())},
     }
 
 
-def _numbers(tally: ToolTally) -> dict[str, int]:
+def _tally_numbers(tally: ToolTally) -> dict[str, int]:
     return {name: getattr(tally, name) for name in _SHOWN_NUMBERS}
 
 
-def _by_count(counts: Counts, most: int | None = None) -> dict[str, int]:
+def _sort_by_count(counts: Counts, most: int | None = None) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
 
 
-def _examples(found: Sequence[Example], files: Sequence[str]) -> list[dict[str, str]]:
+def _example_dicts(found: Sequence[Example], files: Sequence[str]) -> list[dict[str, str]]:
     return [
-        {"where": _where(one.file, one.line, files), "at": one.at, "message": one.message, "shown": one.shown}
+        {"where": _line_reference(one.file, one.line, files), "at": one.at, "message": one.message, "shown": one.shown}
         for one in found
     ]
 
 
-def _where(file: int, line: int, files: Sequence[str]) -> str:
+def _line_reference(file: int, line: int, files: Sequence[str]) -> str:
     return f"{files[file]}:{line}"

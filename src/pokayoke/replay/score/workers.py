@@ -18,16 +18,16 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from pokayoke.errors import PokayokeError
-from pokayoke.replay.readers.lines import Block
-from pokayoke.replay.readers.source import Kind, Source, read_block
-from pokayoke.replay.recording import Read
+from pokayoke.replay.readers.lines import LineBlock
+from pokayoke.replay.readers.source import Source, SourceFormat, read_block
+from pokayoke.replay.recording import ReadResult
 from pokayoke.replay.score.counts import Score, Tally
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.scorer import Scorer
 
 _BATCH: Final = 1_000
 _PER_WORKER: Final = 2
-Told = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 
 # What a worker inherits when it is forked: contracts may hold functions, which cannot be sent.
 _scorer: Scorer | None = None
@@ -58,10 +58,10 @@ class Replay:
             _scorer = self._scorer
             # Ctrl-C reaches every process of the terminal; the one here ends the others.
             self._pool = ProcessPoolExecutor(
-                jobs, mp_context=multiprocessing.get_context("fork"), initializer=_leave_interrupts_alone
+                jobs, mp_context=multiprocessing.get_context("fork"), initializer=_ignore_interrupts
             )
             # All processes are forked with the first task, before anybody starts a thread (a progress bar).
-            self._pool.submit(_ready).result()
+            self._pool.submit(_start_processes).result()
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +76,7 @@ class Replay:
             self._pool.shutdown(cancel_futures=True)
             _scorer = None
 
-    def add(self, source: Source, told: Told | None = None) -> None:
+    def score_source(self, source: Source, told: ReportProgress | None = None) -> None:
         """Score one file.
 
         Args:
@@ -90,29 +90,29 @@ class Replay:
         waiting: deque[tuple[Future[Score] | Score, int]] = deque()
         calls = 0
         most = self._jobs * _PER_WORKER if self._pool is not None else 0
-        for task, read in self._tasks(source):
-            waiting.append((self._started(task), read))
+        for task, read in self._split_tasks(source):
+            waiting.append((self._submit_task(task), read))
             while len(waiting) > most:
-                calls += self._settled(*waiting.popleft(), calls, told)
+                calls += self._collect_score(*waiting.popleft(), calls, told)
         while waiting:
-            calls += self._settled(*waiting.popleft(), calls, told)
+            calls += self._collect_score(*waiting.popleft(), calls, told)
         self._files += 1
 
-    def _started(self, task: tuple[Any, ...]) -> Future[Score] | Score:
+    def _submit_task(self, task: tuple[Any, ...]) -> Future[Score] | Score:
         if self._pool is None:
-            return _work(self._scorer, *task)
+            return _score_task(self._scorer, *task)
         try:
-            return self._pool.submit(_in_worker, *task)
+            return self._pool.submit(_score_in_worker, *task)
         except BrokenProcessPool:
             broken: Future[Score] = Future()
             broken.set_exception(BrokenProcessPool())
             return broken
 
-    def _settled(self, done: Future[Score] | Score, read: int, calls: int, told: Told | None) -> int:
+    def _collect_score(self, done: Future[Score] | Score, read: int, calls: int, told: ReportProgress | None) -> int:
         try:
             part = done if isinstance(done, Score) else done.result()
         except BrokenProcessPool:
-            _let_go(self._pool)
+            _close_broken_pool(self._pool)
             raise PokayokeError(
                 "a process of the replay was ended from outside, perhaps for want of memory. Score with fewer: --jobs 1"
             ) from None
@@ -121,28 +121,28 @@ class Replay:
             told(read, calls + part.calls)
         return part.calls
 
-    def _tasks(self, source: Source) -> Iterator[tuple[tuple[Any, ...], int]]:
+    def _split_tasks(self, source: Source) -> Iterator[tuple[tuple[Any, ...], int]]:
         """What there is to do, piece by piece, and how far in the file each piece ends."""
-        if not source.kind.reader().joins:
-            for block in source.blocks():
+        if not source.kind.build_reader().joins:
+            for block in source.read_blocks():
                 yield (self._files, source.kind, block), block.read
             return
         position = 0
 
-        def joined() -> Iterator[Read]:
+        def join_lines() -> Iterator[ReadResult]:
             nonlocal position
-            reader = source.kind.reader()
-            for block in source.blocks():
+            reader = source.kind.build_reader()
+            for block in source.read_blocks():
                 position = block.read
                 yield from read_block(block, reader)
             yield from reader.finish()
 
-        reads = joined()
+        reads = join_lines()
         while batch := list(islice(reads, _BATCH)):
             yield (self._files, None, batch), position
 
 
-def _let_go(pool: ProcessPoolExecutor | None) -> None:
+def _close_broken_pool(pool: ProcessPoolExecutor | None) -> None:
     """Let a broken pool come to its end.
 
     Before Python 3.11.5 its own thread waits for ever until somebody reads what it is about to send to a process
@@ -153,21 +153,21 @@ def _let_go(pool: ProcessPoolExecutor | None) -> None:
         reader.close()
 
 
-def _work(scorer: Scorer, file: int, kind: Kind | None, what: Any) -> Score:
+def _score_task(scorer: Scorer, file: int, kind: SourceFormat | None, what: Any) -> Score:
     if kind is None:
-        return scorer.score(what, file)
-    assert isinstance(what, Block), "lines come with the kind of their file"
-    return scorer.score(read_block(what, kind.reader()), file)
+        return scorer.score_recordings(what, file)
+    assert isinstance(what, LineBlock), "lines come with the kind of their file"
+    return scorer.score_recordings(read_block(what, kind.build_reader()), file)
 
 
-def _in_worker(file: int, kind: Kind | None, what: Any) -> Score:
+def _score_in_worker(file: int, kind: SourceFormat | None, what: Any) -> Score:
     assert _scorer is not None, "forked with it"
-    return _work(_scorer, file, kind, what)
+    return _score_task(_scorer, file, kind, what)
 
 
-def _leave_interrupts_alone() -> None:
+def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _ready() -> None:
+def _start_processes() -> None:
     """The task that has the processes started."""

@@ -11,14 +11,14 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
-from pokayoke.core.flow.questions import consented
-from pokayoke.core.ident import text_id
+from pokayoke.core.flow.questions import apply_approved_review
+from pokayoke.core.ident import as_text_id
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.runtime.threads.clock import Clock, SystemClock
 from pokayoke.stores.base import Store
-from pokayoke.stores.operations import Act, Books, Changes, Need, answering
+from pokayoke.stores.operations import Operation, ReadRows, ReadSet, WriteSet, answer_operation
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _REVIEW = "rv-"
@@ -71,9 +71,9 @@ class Approvals:
             StoreError: there is no such question, or several, or it does not wait any more.
             UsageError: the id is no text.
         """
-        approval_id, now = text_id(approval_id, "approval_id"), self._clock.now()
+        approval_id, now = as_text_id(approval_id, "approval_id"), self._clock.now()
         if approved and approval_id.startswith(_REVIEW):
-            act = reviewing(self.get(approval_id), by=by, reason=reason, now=now)
+            act = review_operation(self.get(approval_id), by=by, reason=reason, now=now)
             decided = self._store.run(act)
             if self._reviewed is not None:
                 self._reviewed(decided)
@@ -86,7 +86,7 @@ class Approvals:
         Raises:
             StoreError: there is no such question.
         """
-        for pause in self._pauses(timeout):
+        for pause in self._poll_pauses(timeout):
             known = self.get(approval_id)
             if known.status != "waiting" or pause is None:
                 return known
@@ -97,7 +97,7 @@ class Approvals:
         """`wait` without blocking the event loop."""
         from asyncio import to_thread  # noqa: PLC0415 - 20 ms of import, for those who await
 
-        for pause in self._pauses(timeout):
+        for pause in self._poll_pauses(timeout):
             # A durable store reads from a disk or a network.
             known = await to_thread(self.get, approval_id) if self._store.durable else self.get(approval_id)
             if known.status != "waiting" or pause is None:
@@ -105,7 +105,7 @@ class Approvals:
             await self._clock.asleep(pause)
         raise AssertionError("the last round returns")
 
-    def _pauses(self, timeout: float | None) -> Generator[float | None]:
+    def _poll_pauses(self, timeout: float | None) -> Generator[float | None]:
         """Seconds to wait before each further look, longer and longer; None when the time is over."""
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
         pause = _FIRST_PAUSE
@@ -115,7 +115,7 @@ class Approvals:
         yield None
 
 
-def reviewing(review: Approval, *, by: str, reason: str, now: float) -> Act[Approval]:
+def review_operation(review: Approval, *, by: str, reason: str, now: float) -> Operation[Approval]:
     """Consent to a review and open the latch of its run, in one act: neither holds without the other.
 
     Args:
@@ -124,17 +124,17 @@ def reviewing(review: Approval, *, by: str, reason: str, now: float) -> Act[Appr
         reason: why.
         now: wall-clock second.
     """
-    plain = answering(review.id, approved=True, by=by, reason=reason, now=now)
+    plain = answer_operation(review.id, approved=True, by=by, reason=reason, now=now)
     if review.kind != "output":
         return plain
 
-    def decided(books: Books) -> tuple[Changes, Approval]:
+    def decide_review(books: ReadRows) -> tuple[WriteSet, Approval]:
         changes, after = plain.decide(books)
         before = books.run or RunState(review.run_id)
-        opened = consented(before, review)
+        opened = apply_approved_review(before, review)
         if changes.approval is None or opened is before:
             return changes, after
         opened = msgspec.structs.replace(opened, version=before.version + 1)
         return msgspec.structs.replace(changes, run=opened), after
 
-    return Act(plain.name, Need(approval=review.id, run=review.run_id, keeps_run=False), decided)
+    return Operation(plain.name, ReadSet(approval=review.id, run=review.run_id, keeps_run=False), decide_review)

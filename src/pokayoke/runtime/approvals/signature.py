@@ -39,7 +39,7 @@ def secret_from_environment() -> bytes:
     return secret
 
 
-def signed(secret: bytes, method: str, path: str, body: bytes, now: float) -> dict[str, str]:
+def sign(secret: bytes, method: str, path: str, body: bytes, now: float) -> dict[str, str]:
     """Return the headers that sign a message.
 
     Args:
@@ -50,10 +50,10 @@ def signed(secret: bytes, method: str, path: str, body: bytes, now: float) -> di
         now: wall-clock second.
     """
     stamp = str(int(now))
-    return {TIMESTAMP: stamp, SIGNATURE: _VERSION + _digest(secret, stamp, method, path, body)}
+    return {TIMESTAMP: stamp, SIGNATURE: _VERSION + _message_digest(secret, stamp, method, path, body)}
 
 
-def signed_at(
+def verify(
     secret: bytes, method: str, path: str, body: bytes, *, headers: Mapping[str, str | None], now: float
 ) -> float | None:
     """Return the second at which a message was signed; None if it was not signed, not by us, or too long ago.
@@ -68,7 +68,7 @@ def signed_at(
     """
     stamp, found = headers.get(TIMESTAMP) or "", headers.get(SIGNATURE) or ""
     # Compared as bytes: a header may hold what is no ASCII, and the time must not tell how much was right.
-    expected = (_VERSION + _digest(secret, stamp, method, path, body)).encode()
+    expected = (_VERSION + _message_digest(secret, stamp, method, path, body)).encode()
     if not hmac.compare_digest(expected, found.encode("utf-8", "surrogatepass")):
         return None
     if not stamp.isascii() or not stamp.isdecimal() or abs(now - int(stamp)) > WINDOW:
@@ -76,6 +76,6 @@ def signed_at(
     return float(stamp)
 
 
-def _digest(secret: bytes, stamp: str, method: str, path: str, body: bytes) -> str:
+def _message_digest(secret: bytes, stamp: str, method: str, path: str, body: bytes) -> str:
     head = f"{stamp}\n{method}\n{path}\n".encode("utf-8", "surrogatepass")
     return hmac.new(secret, head + body, hashlib.sha256).hexdigest()

@@ -21,10 +21,10 @@ from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.policy import WEBHOOK_URL, WebhookPolicy
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.approvals.signature import secret_from_environment, signed
+from pokayoke.runtime.approvals.signature import secret_from_environment, sign
 from pokayoke.runtime.threads.clock import Clock, SystemClock
-from pokayoke.runtime.threads.forks import renew
-from pokayoke.runtime.threads.worker_pool import started
+from pokayoke.runtime.threads.forks import on_fork
+from pokayoke.runtime.threads.worker_pool import start_thread
 
 _PAUSES: Final = (1.0, 5.0, 15.0)
 """Seconds between the attempts."""
@@ -36,7 +36,7 @@ _LEAST_SECONDS: Final = 0.001
 """A timeout of none would mean not to wait at all."""
 
 
-class _Trace(Protocol):
+class _EventSink(Protocol):
     """What a webhook needs of a trace."""
 
     redactor: Redactor
@@ -62,7 +62,7 @@ class Webhook:
     def __init__(
         self,
         policy: WebhookPolicy,
-        trace: _Trace,
+        trace: _EventSink,
         *,
         clock: Clock | None = None,
         pauses: tuple[float, ...] = _PAUSES,
@@ -82,9 +82,9 @@ class Webhook:
         self._closed = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        renew(self, Webhook.forked)
+        on_fork(self, Webhook.reset_after_fork)
 
-    def tell(self, approval: Approval) -> None:
+    def enqueue_approval(self, approval: Approval) -> None:
         """Announce a question, once as long as it is open. Returns at once and never raises."""
         with self._lock:
             until = self._told.get(approval.id)
@@ -97,10 +97,12 @@ class Webhook:
             dropped = self._waiting[0].id if len(self._waiting) == _MOST_WAITING else None
             self._waiting.append(approval)
             if self._thread is None:
-                self._thread = started("pokayoke-webhook", self._work)  # without one, the next question tries again
+                self._thread = start_thread(
+                    "pokayoke-webhook", self._run_worker
+                )  # without one, the next question tries again
             self._changed.notify_all()
         if dropped is not None:
-            self._failed(dropped, "too many questions wait to be announced")
+            self._record_failure(dropped, "too many questions wait to be announced")
 
     def close(self, timeout: float = 2.0) -> None:
         """Announce what waits, `timeout` seconds at most, and end the thread. What is left is told to the trace."""
@@ -113,9 +115,9 @@ class Webhook:
             left = list(self._waiting)
             self._waiting.clear()
         if asked is not None:
-            self._failed(asked.id, "closed before it was answered")
+            self._record_failure(asked.id, "closed before it was answered")
         for approval in left:
-            self._failed(approval.id, "closed before it was announced")
+            self._record_failure(approval.id, "closed before it was announced")
 
     def retire(self) -> None:
         """Take no more questions. Those that wait are announced, and the thread ends."""
@@ -124,19 +126,19 @@ class Webhook:
             self._changed.notify_all()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True as long as a question waits or is under way."""
         with self._lock:
             return bool(self._waiting) or self._under_way is not None
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process: what waits is the parent's to announce."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._waiting.clear()
         self._thread = self._under_way = None
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         while True:
             with self._lock:
                 while not self._waiting and not self._closed:
@@ -145,36 +147,36 @@ class Webhook:
                     return
                 self._under_way = approval = self._waiting.popleft()
             try:
-                why = self._announce(approval)
+                why = self._deliver_with_retries(approval)
             except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
                 why = type(error).__name__
-            if self._is_news() and why:
-                self._failed(approval.id, why)
+            if self._finish_current() and why:
+                self._record_failure(approval.id, why)
 
-    def _is_news(self) -> bool:
+    def _finish_current(self) -> bool:
         """End the question under way. False if `close` did not wait for it, and has told of it."""
         with self._lock:
             ended, self._under_way = self._under_way, None
         return ended is not None
 
-    def _announce(self, approval: Approval) -> str:
+    def _deliver_with_retries(self, approval: Approval) -> str:
         """Announce a question, with as many attempts as it takes. Returns why it could not be, or nothing."""
-        body = announcement(approval, self._trace.redactor)
+        body = announcement_body(approval, self._trace.redactor)
         why = ""
         for pause in (*self._pauses, None):
             try:
-                status = self._posted(body)
+                status = self._post_once(body)
             except Exception as error:  # noqa: BLE001 - no connection, no HTTP, no such host: all may go away
                 why, again = type(error).__name__, True
             else:
                 if status in _GOOD:
                     return ""
                 why, again = f"it answered {status}", status >= _SERVER_ERRORS or status in _TRY_AGAIN
-            if not again or pause is None or self._over(approval, pause):
+            if not again or pause is None or self._wait_or_give_up(approval, pause):
                 break
         return why
 
-    def _posted(self, body: bytes) -> int:
+    def _post_once(self, body: bytes) -> int:
         """Send once and return the status. Redirects are not followed and proxies not asked.
 
         One deadline holds for everything after the look-up of the host's name, which nobody can cut short.
@@ -185,11 +187,11 @@ class Webhook:
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         # Without a port, what stands behind the last colon of an IPv6 address would be taken for one.
         connection = kind(host, self._url.port or kind.default_port)
-        path = _path(self._url)
+        path = _request_path(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
         addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
         end = self._clock.monotonic() + self._timeout
-        connection.sock = _connected(addresses, lambda: end - self._clock.monotonic())
+        connection.sock = _connect_first(addresses, lambda: end - self._clock.monotonic())
         try:
             if secure:
                 import ssl  # noqa: PLC0415 - as above
@@ -198,25 +200,25 @@ class Webhook:
                 connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
             with _cut_after(end - self._clock.monotonic(), connection.sock):
                 connection.request(
-                    "POST", path, body, headers | signed(self._secret, "POST", path, body, self._clock.now())
+                    "POST", path, body, headers | sign(self._secret, "POST", path, body, self._clock.now())
                 )
                 return connection.getresponse().status
         finally:
             connection.close()
 
-    def _over(self, approval: Approval, pause: float) -> bool:
+    def _wait_or_give_up(self, approval: Approval, pause: float) -> bool:
         """Wait before the next attempt. True if there is no point in one."""
         with self._lock:
             self._changed.wait_for(lambda: self._closed, pause)
             return self._closed or self._clock.now() >= approval.expires_at
 
-    def _failed(self, approval_id: str, why: str) -> None:
+    def _record_failure(self, approval_id: str, why: str) -> None:
         self._trace.record(
             {"ts": self._clock.now(), "event": "webhook", "ok": False, "approval": approval_id, "reason": why}
         )
 
 
-class Announcer:
+class ConfiguredWebhook:
     """Keeps to the policy in force: the webhook of a guard, if there is one.
 
     Args:
@@ -228,31 +230,31 @@ class Announcer:
         ConfigurationError: as for `Webhook`.
     """
 
-    def __init__(self, policy: WebhookPolicy, trace: _Trace, clock: Clock) -> None:
+    def __init__(self, policy: WebhookPolicy, trace: _EventSink, clock: Clock) -> None:
         self._trace, self._clock = trace, clock
-        self._policy, self._webhook = policy, self._made(policy)
+        self._policy, self._webhook = policy, self._build_webhook(policy)
         self._former: list[Webhook] = []
 
-    def prepared(self, policy: WebhookPolicy) -> Callable[[], None]:
+    def prepare_swap(self, policy: WebhookPolicy) -> Callable[[], None]:
         """Make what a changed policy names. What is returned goes on with it; what waits goes where it was to go.
 
         Raises:
             ConfigurationError: as for `Webhook`.
         """
-        made = self._webhook if policy == self._policy else self._made(policy)
+        made = self._webhook if policy == self._policy else self._build_webhook(policy)
 
-        def use() -> None:
+        def put_in_force() -> None:
             if self._webhook is not None and made is not self._webhook:
                 self._webhook.retire()
-                self._former = [one for one in (*self._former, self._webhook) if one.busy]
+                self._former = [one for one in (*self._former, self._webhook) if one.is_busy]
             self._policy, self._webhook = policy, made
 
-        return use
+        return put_in_force
 
-    def tell(self, approval: Approval) -> None:
+    def enqueue_approval(self, approval: Approval) -> None:
         """Announce a question. Returns at once and never raises."""
         if self._webhook is not None:
-            self._webhook.tell(approval)
+            self._webhook.enqueue_approval(approval)
 
     def close(self, timeout: float = 2.0) -> None:
         """Announce what waits, `timeout` seconds at most. What is left is told to the trace."""
@@ -261,11 +263,11 @@ class Announcer:
             if webhook is not None:
                 webhook.close(max(0.0, end - self._clock.monotonic()))
 
-    def _made(self, policy: WebhookPolicy) -> Webhook | None:
+    def _build_webhook(self, policy: WebhookPolicy) -> Webhook | None:
         return None if policy.url is None else Webhook(policy, self._trace, clock=self._clock)
 
 
-def announcement(approval: Approval, redactor: Redactor) -> bytes:
+def announcement_body(approval: Approval, redactor: Redactor) -> bytes:
     """Return a question as JSON for somebody else's eyes: its arguments are redacted.
 
     Args:
@@ -279,7 +281,7 @@ def announcement(approval: Approval, redactor: Redactor) -> bytes:
             "status": approval.status,
             "tool": approval.tool,
             "contract": approval.contract,
-            "arguments": redactor.value(approval.arguments, marks=approval.marks),
+            "arguments": redactor.redact_value(approval.arguments, marks=approval.marks),
             "run": approval.run_id,
             "asked": approval.asked_at,
             "expires": approval.expires_at,
@@ -287,7 +289,7 @@ def announcement(approval: Approval, redactor: Redactor) -> bytes:
     )
 
 
-def _connected(addresses: list[Any], left: Callable[[], float]) -> socket.socket:
+def _connect_first(addresses: list[Any], left: Callable[[], float]) -> socket.socket:
     """Connect to the first address that answers; each gets its share of the seconds that are left.
 
     Raises:
@@ -314,12 +316,12 @@ def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
     """Cut a connection in time: its own timeout begins anew with every byte."""
     over = threading.Event()
 
-    def cut() -> None:
+    def cut_connection() -> None:
         over.set()
         with suppress(OSError):
             connected.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(max(0.0, seconds), cut)
+    timer = threading.Timer(max(0.0, seconds), cut_connection)
     timer.daemon = True
     timer.start()
     try:
@@ -335,5 +337,5 @@ def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
         timer.cancel()
 
 
-def _path(url: SplitResult) -> str:
+def _request_path(url: SplitResult) -> str:
     return (url.path or "/") + (f"?{url.query}" if url.query else "")

@@ -17,20 +17,20 @@ import msgspec
 
 from pokayoke.core.contract.limits import limit_problems
 from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
-from pokayoke.core.text.rare import rare
+from pokayoke.core.text.rare import compile_pattern
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.config.yaml_reader import Document, DocumentError, read_document
-from pokayoke.runtime.files.atomic_file import followed
-from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.files.atomic_file import read_followed
+from pokayoke.runtime.threads.forks import on_fork
 
 SCHEMA_FILE: Final = Path(__file__).parents[2] / "config.schema.json"
 
-Keys = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 Source = str | os.PathLike[str] | Mapping[str, Any] | Policy | None
 
 # A file that changed less than this many seconds ago may still be being written.
 _QUIET: Final = 0.2
-_ENDS: Final = (
+_END_MARKERS: Final = (
     (re.compile(rb"\n[ \t]*\Z"), "the line feed at the end"),
     (re.compile(rb"^\.\.\.\s*\Z", re.MULTILINE), "the end marker `...`"),
 )
@@ -54,15 +54,15 @@ def load_policy(source: Source = None) -> Policy:
     if source is None:
         return Policy()
     if isinstance(source, Policy):
-        return _policy(Document(_written(source), {}, "configuration"))
+        return _build_policy(Document(_policy_to_builtins(source), {}, "configuration"))
     if isinstance(source, Mapping):
-        return _policy(Document(dict(source), {}, "configuration"))
+        return _build_policy(Document(dict(source), {}, "configuration"))
     if not isinstance(cast("object", source), (str, os.PathLike)):
         raise PolicyError(f"config is the path of a file, a mapping, a Policy or None; not {source!r}")
-    return _from_bytes(Path(source), _read(Path(source)))
+    return _parse_policy(Path(source), _read_file(Path(source)))
 
 
-def _written(policy: Policy) -> Any:
+def _policy_to_builtins(policy: Policy) -> Any:
     """What a policy says, as it would stand in a file: what was put into one in code was checked by nobody."""
     try:
         return msgspec.to_builtins(policy)
@@ -70,19 +70,19 @@ def _written(policy: Policy) -> Any:
         raise PolicyError(f"configuration: the policy holds what no file could say: {error}.") from None
 
 
-def _read(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
+def _read_file(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
     try:
         return how(path)
     except (OSError, ValueError) as error:  # a ValueError is a path that no file has
         raise PolicyError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _from_bytes(path: Path, data: bytes) -> Policy:
+def _parse_policy(path: Path, data: bytes) -> Policy:
     try:
         document = read_document(data, name=str(path))
     except DocumentError as error:
         raise PolicyError(str(error)) from None
-    policy = _policy(document)
+    policy = _build_policy(document)
     placed = {
         name: str(path.absolute().parent / Path(given).expanduser())
         for name in _TRACE_FILES
@@ -91,10 +91,10 @@ def _from_bytes(path: Path, data: bytes) -> Policy:
     return msgspec.structs.replace(policy, trace=msgspec.structs.replace(policy.trace, **placed)) if placed else policy
 
 
-def _policy(document: Document) -> Policy:
+def _build_policy(document: Document) -> Policy:
     value: Any = document.value
     if not isinstance(value, dict):
-        raise PolicyError(f"{document.at(())}: got {_shown(value)}, expected keys such as `validation:`.")
+        raise PolicyError(f"{document.location_of(())}: got {_clip_repr(value)}, expected keys such as `validation:`.")
     if unknown := list(_unknown_keys(document.value, Policy, (), document)):
         raise PolicyError("\n".join(unknown))
     try:
@@ -108,7 +108,7 @@ def _policy(document: Document) -> Policy:
 # -- unknown keys ----------------------------------------------------------------------------------
 
 
-def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iterator[str]:
+def _unknown_keys(value: Any, kind: Any, path: KeyPath, document: Document) -> Iterator[str]:
     """All keys that no option has, each with the nearest that exists."""
     struct = _struct_in(kind)
     if struct is None:
@@ -125,27 +125,30 @@ def _unknown_keys(value: Any, kind: Any, path: Keys, document: Document) -> Iter
         if key in fields:
             yield from _unknown_keys(item, fields[key], here, document)
         else:
-            yield f"{document.at(here)}: unknown key `{dotted(here)}`. {_nearest(str(key), fields, path)}"
+            yield (
+                f"{document.location_of(here)}: unknown key `{dotted_path(here)}`. "
+                f"{_suggest_key(str(key), fields, path)}"
+            )
 
 
-def _nearest(key: str, fields: dict[str, Any], path: Keys) -> str:
+def _suggest_key(key: str, fields: dict[str, Any], path: KeyPath) -> str:
     import difflib  # noqa: PLC0415 - only for a key that is wrong
 
     near = difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.6)
     if near:
-        return f"Did you mean `{dotted((*path, near[0]))}`?"
-    elsewhere = [option for option in _options(Policy, ()) if option[-1] == key]
+        return f"Did you mean `{dotted_path((*path, near[0]))}`?"
+    elsewhere = [option for option in _option_paths(Policy, ()) if option[-1] == key]
     if elsewhere:
-        return f"Did you mean {' or '.join(f'`{dotted(option)}`' for option in elsewhere)}?"
+        return f"Did you mean {' or '.join(f'`{dotted_path(option)}`' for option in elsewhere)}?"
     return f"Keys here: {', '.join(fields)}."
 
 
-def _options(struct: type[msgspec.Struct], path: Keys) -> Iterator[Keys]:
+def _option_paths(struct: type[msgspec.Struct], path: KeyPath) -> Iterator[KeyPath]:
     for field in msgspec.structs.fields(struct):
         yield (*path, field.encode_name)
         inner = _struct_in(field.type)
         if inner is not None:
-            yield from _options(inner, (*path, field.encode_name))
+            yield from _option_paths(inner, (*path, field.encode_name))
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
@@ -167,26 +170,26 @@ def _type_problem(message: str, document: Document) -> str:
     message, of_key, place = message.removesuffix("`").partition(" - at `key` in `$")
     if not of_key:
         message, _, place = message.partition(" - at `$")
-    steps = [int(index) if index else name for name, index in rare(_STEP).findall(place)]
-    path, kind, got = _at(Policy, document.value, steps)
+    steps = [int(index) if index else name for name, index in compile_pattern(_STEP).findall(place)]
+    path, kind, got = _resolve_steps(Policy, document.value, steps)
     if of_key:
-        return f"{document.at(path)}: `{dotted(path)}` has a key that is no text."
+        return f"{document.location_of(path)}: `{dotted_path(path)}` has a key that is no text."
     choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
-    expected = f"one of {', '.join(choices)}" if choices else _expected(message)
-    return f"{document.at(path)}: `{dotted(path)}` is {_shown(got)}; expected {expected}."
+    expected = f"one of {', '.join(choices)}" if choices else _expected_text(message)
+    return f"{document.location_of(path)}: `{dotted_path(path)}` is {_clip_repr(got)}; expected {expected}."
 
 
-def _expected(message: str) -> str:
+def _expected_text(message: str) -> str:
     words = re.sub(r", got `[^`]*`$", "", message).removeprefix("Expected ").replace("`", "")
     return words.replace("array", "list").replace("object", "mapping").replace("str", "text")
 
 
-def _at(kind: Any, value: Any, steps: Iterable[str | int]) -> tuple[Keys, Any, Any]:
+def _resolve_steps(kind: Any, value: Any, steps: Iterable[str | int]) -> tuple[KeyPath, Any, Any]:
     """The path that steps lead to, the declared type there and the value; an empty step is the key that is wrong."""
-    path: Keys = ()
+    path: KeyPath = ()
     for step in steps:
         struct, inner = _struct_in(kind), get_args(kind)
-        key = step if step != "" else next(key for key, item in value.items() if not _fits(item, inner[1]))
+        key = step if step != "" else next(key for key, item in value.items() if not _is_convertible(item, inner[1]))
         if isinstance(step, int):
             kind = inner[0]
         elif struct is not None:
@@ -197,7 +200,7 @@ def _at(kind: Any, value: Any, steps: Iterable[str | int]) -> tuple[Keys, Any, A
     return path, kind, value
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _is_convertible(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -205,12 +208,12 @@ def _fits(value: Any, kind: Any) -> bool:
     return True
 
 
-def _shown(value: Any) -> str:
+def _clip_repr(value: Any) -> str:
     text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-def dotted(path: Keys) -> str:
+def dotted_path(path: KeyPath) -> str:
     """Return how messages call a place: `limits[0].tool`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".") or "the whole"
@@ -222,16 +225,18 @@ def dotted(path: Keys) -> str:
 def _refuse_contradictions(policy: Policy, document: Document) -> None:
     from pokayoke.core.redaction.redactor import Redactor  # noqa: PLC0415 - with its patterns, 8 ms of import
 
-    found = [f"{document.at(path)}: `{dotted(path)}` {text}" for path, text in _contradictions(policy)]
+    found = [
+        f"{document.location_of(path)}: `{dotted_path(path)}` {text}" for path, text in _find_contradictions(policy)
+    ]
     try:
         Redactor(policy.trace.redact_fields, policy.trace.redact_patterns)
     except PolicyError as error:
-        found.append(f"{document.at(('trace', 'redact_patterns'))}: {error}")
+        found.append(f"{document.location_of(('trace', 'redact_patterns'))}: {error}")
     if found:
         raise PolicyError("\n".join(found))
 
 
-def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
+def _find_contradictions(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
     for index, limit in enumerate(policy.limits):
         yield from ((("limits", index), problem) for problem in limit_problems(limit))
     both = sorted(set(policy.access.allow) & set(policy.access.deny))
@@ -250,7 +255,7 @@ def _contradictions(policy: Policy) -> Iterator[tuple[Keys, str]]:
     yield from _trace_contradictions(policy.trace)
 
 
-def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[Keys, str]]:
+def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[KeyPath, str]]:
     for name in _TRACE_FILES:
         given = getattr(trace, name)
         if given == "":
@@ -279,7 +284,7 @@ class PolicyFile:
     """A configuration file that is followed while the program runs.
 
     A changed file is taken over as a whole or not at all: one that cannot be read, parsed or kept
-    leaves the old policy in force, and `problem` says why. A change younger than 0.2 s waits, because
+    leaves the old policy in force, and `take_problem` says why. A change younger than 0.2 s waits, because
     it may be half-written. What was torn off is not always visible, so a file must keep the end it had:
     a last line feed, and the end marker `...` of YAML. With that marker, or written beside and renamed
     over, no half of it can ever be taken for the whole.
@@ -294,19 +299,19 @@ class PolicyFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        renew(self, PolicyFile.forked)
+        on_fork(self, PolicyFile.reset_after_fork)
         self._problem: str | None = None
         self._waiting: tuple[Any, float] = (None, 0.0)
-        self._known = self._signature()
-        self._data = _read(self.path)
-        self._policy = _from_bytes(self.path, self._data)
+        self._known = self._file_signature()
+        self._data = _read_file(self.path)
+        self._policy = _parse_policy(self.path, self._data)
 
-    def current(self) -> Policy:
+    def current_policy(self) -> Policy:
         """Return the policy in force, after a look at the file (one system call if nothing changed).
 
         It is the same object until the content changes.
         """
-        found = self._signature()
+        found = self._file_signature()
         if found != self._known and self._lock.acquire(blocking=False):
             try:
                 self._take_over(found)
@@ -314,7 +319,7 @@ class PolicyFile:
                 self._lock.release()
         return self._policy
 
-    def problem(self) -> str | None:
+    def take_problem(self) -> str | None:
         """Return why the latest change was not taken over, once; None if there is nothing to say."""
         problem, self._problem = self._problem, None
         return problem
@@ -326,15 +331,15 @@ class PolicyFile:
             PolicyError: it is wrong; the old policy stays in force.
         """
         with self._lock:
-            self._known = self._signature()
-            self._use(_read(self.path, followed))
+            self._known = self._file_signature()
+            self._adopt_content(_read_file(self.path, read_followed))
             return self._policy
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
-    def _signature(self) -> tuple[int, ...] | None:
+    def _file_signature(self) -> tuple[int, ...] | None:
         try:
             found = self.path.stat()
         except (OSError, ValueError):
@@ -342,19 +347,19 @@ class PolicyFile:
         return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     def _take_over(self, found: tuple[int, ...] | None) -> None:
-        if not self._settled(found):
+        if not self._is_settled(found):
             return
         try:
-            data = _read(self.path, followed)
-            if self._signature() != found:
+            data = _read_file(self.path, read_followed)
+            if self._file_signature() != found:
                 return  # it changed while it was read: look again next time
             self._known = found
-            self._use(data)
+            self._adopt_content(data)
         except PolicyError as error:
             self._known = found
             self._problem = str(error)
 
-    def _settled(self, found: tuple[int, ...] | None) -> bool:
+    def _is_settled(self, found: tuple[int, ...] | None) -> bool:
         """True if nothing has touched the file for a while, by its own times or by ours."""
         if found is not None and time.time() - max(found[2:]) / 1e9 >= _QUIET:
             return True
@@ -363,10 +368,10 @@ class PolicyFile:
             self._waiting = (found, now)
         return now - self._waiting[1] >= _QUIET
 
-    def _use(self, data: bytes) -> None:
+    def _adopt_content(self, data: bytes) -> None:
         if data != self._data:
-            for end, name in _ENDS:
+            for end, name in _END_MARKERS:
                 if end.search(self._data) and not end.search(data):
                     raise PolicyError(f"{self.path}: {name} is gone, as if the file were half-written.")
-            self._policy = _from_bytes(self.path, data)
+            self._policy = _parse_policy(self.path, data)
             self._data = data

@@ -18,11 +18,11 @@ from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.config.yaml_reader import read_document
-from pokayoke.runtime.files.atomic_file import followed
+from pokayoke.runtime.files.atomic_file import read_followed
 
-_AROUND: Final = ("result", "tools", "contracts")
-_OF_ONE: Final = ("name", "function")
-DEFINING: Final = frozenset((*_AROUND, *_OF_ONE))
+_WRAPPER_KEYS: Final = ("result", "tools", "contracts")
+_DEFINITION_KEYS: Final = ("name", "function")
+DEFINING_KEYS: Final = frozenset((*_WRAPPER_KEYS, *_DEFINITION_KEYS))
 """Keys of which a file of definitions has one."""
 
 
@@ -50,9 +50,9 @@ def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
         ContractError: a definition cannot be kept.
     """
     found: list[Definition] = []
-    for place, definition in read_definitions(path, name=name, how=followed):
+    for place, definition in read_definitions(path, name=name, how=read_followed):
         try:
-            fields = fields_of(definition)
+            fields = parse_definition(definition)
             found.append(Definition(fields, Contract(**fields)))
         except ContractError as error:
             raise ContractError(f"{place}: {error}") from None
@@ -78,8 +78,8 @@ def read_definitions(
         try:
             value = parse(data)[0]
         except StrictError as error:
-            raise ConfigurationError(f"{name}: not JSON: {error}{_instead(path)}") from None
-    listed = _unwrapped(value)
+            raise ConfigurationError(f"{name}: not JSON: {error}{_module_hint(path)}") from None
+    listed = _unwrap_definitions(value)
     if not listed:
         raise ConfigurationError(f"{name} holds no tool definitions in the shape of OpenAI, Anthropic or MCP")
     for index, definition in enumerate(listed):
@@ -88,12 +88,12 @@ def read_definitions(
         yield f"{name}: {label}", definition
 
 
-def _instead(path: Path) -> str:
+def _module_hint(path: Path) -> str:
     """What to name instead of a Python file."""
     return f". Of a Python file, name what holds the tools: {path.stem}:guard" if path.suffix == ".py" else ""
 
 
-def fields_of(definition: Any, *, trust_hints: bool = False) -> dict[str, Any]:
+def parse_definition(definition: Any, *, trust_hints: bool = False) -> dict[str, Any]:
     """Return the fields of a contract that one definition declares.
 
     Args:
@@ -106,21 +106,21 @@ def fields_of(definition: Any, *, trust_hints: bool = False) -> dict[str, Any]:
     if not is_object(definition):
         raise ContractError(f"a tool definition is an object, got {type(definition).__name__}")
     if "inputSchema" in definition:
-        return sources.mcp(definition, trusted_hints=trust_hints)
+        return sources.read_mcp(definition, trusted_hints=trust_hints)
     if "function" in definition or "parameters" in definition or definition.get("type") == "function":
-        return sources.openai(definition)
+        return sources.read_openai(definition)
     if definition.keys() <= {"name", "description", "input_schema", "type", "cache_control"}:
-        return sources.anthropic(definition)
-    return sources.mapping(definition)
+        return sources.read_anthropic(definition)
+    return sources.read_mapping(definition)
 
 
-def _unwrapped(value: Any) -> list[Any]:
+def _unwrap_definitions(value: Any) -> list[Any]:
     """The list of definitions, out of a list, an MCP answer, a file of contracts, or one definition."""
     if is_array(value):
         return value
     if not is_object(value):
         return []
-    for key in _AROUND:
+    for key in _WRAPPER_KEYS:
         if key in value:
-            return _unwrapped(value[key])
-    return [value] if any(key in value for key in _OF_ONE) else []
+            return _unwrap_definitions(value[key])
+    return [value] if any(key in value for key in _DEFINITION_KEYS) else []

@@ -15,14 +15,14 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from pokayoke.core.text.rare import rare
+from pokayoke.core.text.rare import compile_pattern
 from pokayoke.errors import ConfigurationError
 
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 50_000  # a few seconds: every value passes a scanner in Python, since that in C reads YAML 1.1
 
-Path = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 _INTEGER: Final = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 _MOST_DIGITS: Final = 100
@@ -48,10 +48,10 @@ class Document(msgspec.Struct, frozen=True):
     """
 
     value: Any
-    lines: dict[Path, int]
+    lines: dict[ValuePath, int]
     name: str
 
-    def at(self, path: Path) -> str:
+    def location_of(self, path: ValuePath) -> str:
         """Return `file:line` of the value at a path, or of what is nearest above it."""
         for end in range(len(path), -1, -1):
             line = self.lines.get(path[:end])
@@ -74,18 +74,18 @@ def read_document(text: str | bytes, *, name: str = "configuration") -> Document
     from ruamel.yaml import YAML  # noqa: PLC0415 - 40 ms of import, for those who have a file
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
 
-    content = _decoded(text, name)
-    builder = _Builder(name)
+    content = _decode_text(text, name)
+    builder = _DocumentBuilder(name)
     reader: Any = YAML(typ="safe", pure=True)
     try:
         for event in reader.parse(content):
-            builder.take(event)
+            builder.take_event(event)
     except YAMLError as error:
         raise _parse_error(error, name) from None
-    return builder.finished()
+    return builder.build_document()
 
 
-def _decoded(text: str | bytes, name: str) -> str:
+def _decode_text(text: str | bytes, name: str) -> str:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > MAX_BYTES:
         raise DocumentError(f"{name}: {len(data):,} bytes, expected at most {MAX_BYTES:,}.")
@@ -106,93 +106,93 @@ def _parse_error(error: Any, name: str) -> DocumentError:
     return DocumentError(f"{where}: {problem}. Tabs, quotes, colons and indentation are the usual reasons.")
 
 
-class _Open:
+class _OpenNode:
     """A mapping or a sequence whose end was not seen yet."""
 
     __slots__ = ("key", "lines", "path", "value")
 
-    def __init__(self, value: dict[str, Any] | list[Any], path: Path) -> None:
+    def __init__(self, value: dict[str, Any] | list[Any], path: ValuePath) -> None:
         self.value, self.path = value, path
         self.key: str | None = None
         self.lines: dict[str, int] = {}
 
 
-class _Builder:
+class _DocumentBuilder:
     """Builds the values of one document out of parser events."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._open: list[_Open] = []
-        self._lines: dict[Path, int] = {}
+        self._open: list[_OpenNode] = []
+        self._lines: dict[ValuePath, int] = {}
         self._roots: list[Any] = []
 
-    def finished(self) -> Document:
+    def build_document(self) -> Document:
         if not self._roots:
             raise DocumentError(f"{self._name}: the file holds only comments. Write {{}} for the defaults.")
         return Document(self._roots[0], self._lines, self._name)
 
-    def take(self, event: Any) -> None:
+    def take_event(self, event: Any) -> None:
         kind = type(event).__name__
         line = event.start_mark.line + 1
         if kind == "ScalarEvent":
-            self._scalar(event, line)
+            self._add_scalar(event, line)
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
             self._refuse_extras(event, line)
-            self._begin({} if kind == "MappingStartEvent" else [], line)
+            self._open_collection({} if kind == "MappingStartEvent" else [], line)
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             self._open.pop()
         elif kind == "AliasEvent":
-            raise self._error(line, "aliases (*name) are not supported. Write the value out")
+            raise self._error_at(line, "aliases (*name) are not supported. Write the value out")
         elif kind == "DocumentStartEvent":
-            self._document(event, line)
+            self._check_document_start(event, line)
 
-    def _error(self, line: int, text: str) -> DocumentError:
+    def _error_at(self, line: int, text: str) -> DocumentError:
         return DocumentError(f"{self._name}:{line}: {text}.")
 
-    def _document(self, event: Any, line: int) -> None:
+    def _check_document_start(self, event: Any, line: int) -> None:
         if self._roots:
-            raise self._error(line, "a second document begins. One file holds one")
+            raise self._error_at(line, "a second document begins. One file holds one")
         if event.version is not None and tuple(event.version) != (1, 2):
-            raise self._error(line, "only YAML 1.2 is read. Remove the %YAML line")
+            raise self._error_at(line, "only YAML 1.2 is read. Remove the %YAML line")
 
     def _refuse_extras(self, event: Any, line: int) -> None:
         if event.anchor is not None:
-            raise self._error(line, f"anchors (&{event.anchor}) are not supported. Write the value out")
+            raise self._error_at(line, f"anchors (&{event.anchor}) are not supported. Write the value out")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            raise self._error(line, f"the tag {str(tag)!r} is not supported. Plain values need none")
+            raise self._error_at(line, f"the tag {str(tag)!r} is not supported. Plain values need none")
 
-    def _begin(self, value: dict[str, Any] | list[Any], line: int) -> None:
+    def _open_collection(self, value: dict[str, Any] | list[Any], line: int) -> None:
         if self._open and isinstance(self._open[-1].value, dict) and self._open[-1].key is None:
-            raise self._error(line, "a key must be a plain text, not a mapping or a list")
+            raise self._error_at(line, "a key must be a plain text, not a mapping or a list")
         if len(self._open) >= MAX_DEPTH:
-            raise self._error(line, f"nested deeper than {MAX_DEPTH} levels")
-        path = self._add(value, line)
-        self._open.append(_Open(value, path))
+            raise self._error_at(line, f"nested deeper than {MAX_DEPTH} levels")
+        path = self._add_value(value, line)
+        self._open.append(_OpenNode(value, path))
 
-    def _scalar(self, event: Any, line: int) -> None:
+    def _add_scalar(self, event: Any, line: int) -> None:
         self._refuse_extras(event, line)
-        text = self._whole(event.value, line)
+        text = self._join_surrogates(event.value, line)
         top = self._open[-1] if self._open else None
         if top is not None and isinstance(top.value, dict) and top.key is None:
             if text in top.value:
-                raise self._error(line, f"the key {text!r} stands here and in line {top.lines[text]}. Keep one")
+                raise self._error_at(line, f"the key {text!r} stands here and in line {top.lines[text]}. Keep one")
             top.key, top.lines[text] = text, line
             return
-        value = self._resolved(text, line) if event.style in (None, "") else text
-        self._add(value, line)
+        value = self._resolve_scalar(text, line) if event.style in (None, "") else text
+        self._add_value(value, line)
 
-    def _whole(self, text: str, line: int) -> str:
+    def _join_surrogates(self, text: str, line: int) -> str:
         r"""Join what JSON writes as two escapes (`\ud83d\ude00`); half of such a pair is not a character."""
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            raise self._error(line, "half of a surrogate pair is not a character") from None
+            raise self._error_at(line, "half of a surrogate pair is not a character") from None
 
-    def _add(self, value: Any, line: int) -> Path:
-        path: Path = ()
+    def _add_value(self, value: Any, line: int) -> ValuePath:
+        path: ValuePath = ()
         if len(self._lines) >= MAX_VALUES:
-            raise self._error(line, f"more than {MAX_VALUES:,} values. Split the file; contracts may be JSON too")
+            raise self._error_at(line, f"more than {MAX_VALUES:,} values. Split the file; contracts may be JSON too")
         if not self._open:
             self._roots.append(value)
         else:
@@ -209,19 +209,19 @@ class _Builder:
         self._lines[path] = line
         return path
 
-    def _resolved(self, text: str, line: int) -> Any:
+    def _resolve_scalar(self, text: str, line: int) -> Any:
         """The value of a plain scalar by the core schema: `no` is a text, `0o10` is 8, `1.0` a float."""
         if text in _WORDS:
             return _WORDS[text]
-        if rare(_INTEGER).fullmatch(text):
+        if compile_pattern(_INTEGER).fullmatch(text):
             if len(text) > _MOST_DIGITS:
-                raise self._error(line, f"an integer of {len(text)} characters, expected at most {_MOST_DIGITS}")
+                raise self._error_at(line, f"an integer of {len(text)} characters, expected at most {_MOST_DIGITS}")
             base = {"0o": 8, "0x": 16}.get(text[:2], 10)
             return int(text, base)
-        if rare(_FLOAT).fullmatch(text):
+        if compile_pattern(_FLOAT).fullmatch(text):
             number = float(text)
             if math.isfinite(number):
                 return number
-        if text.lower().lstrip("+-") in (".inf", ".nan") or rare(_FLOAT).fullmatch(text):
-            raise self._error(line, f"{text} is not a finite number")
+        if text.lower().lstrip("+-") in (".inf", ".nan") or compile_pattern(_FLOAT).fullmatch(text):
+            raise self._error_at(line, f"{text} is not a finite number")
         return text

@@ -13,17 +13,17 @@ from pathlib import Path
 _SEPARATOR = "|"
 
 
-def owner() -> str:
+def current_owner() -> str:
     """Return the name of this process: machine, boot, process space, pid and start time; "" where it has none."""
-    return _named(os.getpid())
+    return _name_process(os.getpid())
 
 
 @lru_cache(maxsize=4)
-def _named(pid: int) -> str:
+def _name_process(pid: int) -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = str(Path("/proc/self/ns/pid").readlink())
-        started = _started(pid)
+        started = _start_tick(pid)
     except OSError:
         return ""
     if started is None:
@@ -35,21 +35,21 @@ def is_dead(name: str) -> bool:
     """Return True if the process of that name is proven dead; False if it lives or nobody can know.
 
     Args:
-        name: from `owner()` of any process.
+        name: from `current_owner()` of any process.
     """
-    own = owner().split(_SEPARATOR)
+    own = current_owner().split(_SEPARATOR)
     other = name.split(_SEPARATOR)
     if len(own) != len(other) or own[:3] != other[:3]:
         return False
     try:
         pid = int(other[3])
-        started = _started(pid)
-        return started != other[4] and not (started is None and _hidden(pid))
+        started = _start_tick(pid)
+        return started != other[4] and not (started is None and _is_hidden(pid))
     except (OSError, ValueError):
         return False
 
 
-def _started(pid: int) -> str | None:
+def _start_tick(pid: int) -> str | None:
     """The clock tick at which a process started; None if there is no such process, or only what is left of one.
 
     A process whose first thread has ended counts as there until its last thread has: that one may be
@@ -64,7 +64,7 @@ def _started(pid: int) -> str | None:
     return None if fields[0] in ("Z", "X") and int(fields[17]) <= 1 else fields[19]
 
 
-def _hidden(pid: int) -> bool:
+def _is_hidden(pid: int) -> bool:
     """Whether a process exists that /proc does not show: it may be mounted so that users see their own only."""
     try:
         os.kill(pid, 0)
@@ -77,4 +77,4 @@ def _hidden(pid: int) -> bool:
 
 
 # A child may get the pid of an ancestor that is gone: the name of that one would be its own death certificate.
-os.register_at_fork(after_in_child=_named.cache_clear)
+os.register_at_fork(after_in_child=_name_process.cache_clear)

@@ -22,7 +22,10 @@ KEY_META = "pokayoke/idempotency-key"
 
 
 Checks = list[Callable[[], None]]
-"""What is looked at when a tool has returned: shared by its effect, which adds to it, and `within`, which calls it."""
+"""What is looked at when a tool has returned.
+
+Shared by its effect, which adds to it, and `call_with_effect`, which calls it.
+"""
 
 
 class Effect(msgspec.Struct, frozen=True, eq=False):
@@ -79,14 +82,14 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
             StoreError: this execution has lost its claim (roll back: another one did or will do it), or
                 the store has no database that a connection could reach.
         """
-        if not self._store.settle_on(conn, self._report(reference)):
-            raise StoreError(_LOST)
+        if not self._store.settle_on(conn, self._build_report(reference)):
+            raise StoreError(_CLAIM_LOST)
         self._checks.append(self._check_committed)
 
     async def acomplete(self, conn: Any, *, reference: str = "") -> None:
         """`complete` for an asynchronous connection (`psycopg.AsyncConnection` or SQLAlchemy's)."""
-        if not await self._store.asettle_on(conn, self._report(reference)):
-            raise StoreError(_LOST)
+        if not await self._store.asettle_on(conn, self._build_report(reference)):
+            raise StoreError(_CLAIM_LOST)
         self._checks.append(self._check_committed)
 
     def _check_committed(self) -> None:
@@ -95,14 +98,14 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         if record is None or record.state != "completed":
             raise StoreError(_UNCOMMITTED)
 
-    def _report(self, reference: str) -> Settlement:
+    def _build_report(self, reference: str) -> Settlement:
         return Settlement(self.key, self._claim_id, "completed", self._now(), reference=reference, early=True)
 
 
-SETTLED = frozenset((str, dict, list, bytes, int, float, bool, type(None)))
+PLAIN_TYPES = frozenset((str, dict, list, bytes, int, float, bool, type(None)))
 """What is neither awaited nor run through: asking a type what it lacks is dear."""
 _LAZY = frozenset((GeneratorType, AsyncGeneratorType))
-_LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
+_CLAIM_LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
 _UNCOMMITTED = "it called complete() and came back without a commit of that transaction"
 _current: ContextVar[Effect | None] = ContextVar("pokayoke_effect", default=None)
 
@@ -119,22 +122,22 @@ def this_effect() -> Effect:
     return effect
 
 
-def under_way() -> frozenset[str]:
+def effects_in_progress() -> frozenset[str]:
     """Return the keys of the writes inside of which this code runs: not over yet, they are not in doubt either."""
     keys: list[str] = []
-    effect = current()
+    effect = current_effect()
     while effect is not None:
         keys.append(effect.key)
         effect = effect._outer  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - its own module
     return frozenset(keys)
 
 
-def current() -> Effect | None:
+def current_effect() -> Effect | None:
     """Return the write inside of which this code runs, if there is one: a read might take its key for its own."""
     return _current.get()
 
 
-def within(effect: Effect | None, function: Callable[[], Any], checks: Checks) -> Any:
+def call_with_effect(effect: Effect | None, function: Callable[[], Any], checks: Checks) -> Any:
     """Call a tool's function with `effect` as its write (a read has none); what it hands out to be awaited keeps it.
 
     Args:
@@ -152,19 +155,19 @@ def within(effect: Effect | None, function: Callable[[], Any], checks: Checks) -
     finally:
         _current.reset(token)
     kind = kind_of(value)
-    if kind not in SETTLED:
+    if kind not in PLAIN_TYPES:
         if hasattr(kind, "__await__"):
-            return _carried(effect, value, checks)
-        value = _ran(effect, value)
+            return _await_with_effect(effect, value, checks)
+        value = _refuse_generator(effect, value)
     if checks:
         checks[0]()
     return value
 
 
-async def _carried(effect: Effect | None, pending: Awaitable[Any], checks: Checks) -> Any:
+async def _await_with_effect(effect: Effect | None, pending: Awaitable[Any], checks: Checks) -> Any:
     token = _current.set(effect)
     try:
-        value = _ran(effect, await pending)
+        value = _refuse_generator(effect, await pending)
     finally:
         _current.reset(token)
     if checks:
@@ -174,7 +177,7 @@ async def _carried(effect: Effect | None, pending: Awaitable[Any], checks: Check
     return value
 
 
-def _ran(effect: Effect | None, value: Any) -> Any:
+def _refuse_generator(effect: Effect | None, value: Any) -> Any:
     if effect is not None and kind_of(value) in _LAZY:
         raise UsageError("it returned a generator, of which nothing has run: return a list, or the result")
     return value

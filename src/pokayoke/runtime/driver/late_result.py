@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import NotStarted, Reaction, Returned
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.ledger.transitions import Claim, Settlement, Settling
+from pokayoke.core.ledger.transitions import Claim, Settlement, SettlementState
 from pokayoke.core.output.validate import declared_failure
-from pokayoke.runtime.driver.effect import SETTLED
+from pokayoke.runtime.driver.effect import PLAIN_TYPES
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
 
-def came_late(run: Run, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
+def record_late_result(run: Run, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
     """Record what became of a tool that nobody waited for; the result is never delivered.
 
     A write that came back has happened: its doubt is settled, unless somebody has settled it before, or the tool
@@ -28,30 +28,30 @@ def came_late(run: Run, contract: Contract, claim: Claim | None, reaction: React
     """
     if isinstance(reaction, NotStarted):
         if claim is not None:
-            _settled(run, claim, "failed_retriable", reaction.reason)
+            _settle_claim(run, claim, "failed_retriable", reaction.reason)
         return
     settled = None
-    if claim is not None and _happened(run, contract, reaction):
-        settled = _settled(run, claim, "completed")
+    if claim is not None and _has_happened(run, contract, reaction):
+        settled = _settle_claim(run, claim, "completed")
     key, reason = claim.key if claim else None, type(reaction).__name__.lower()
     run.note("late_effect", tool=contract.name, ok=False, reason=reason, key=key, settled=settled)
 
 
-def is_unfinished(reaction: Reaction) -> TypeGuard[Returned]:
+def is_awaitable_result(reaction: Reaction) -> TypeGuard[Returned]:
     """Whether something has to be awaited before a tool has done anything: plain functions may hand out coroutines."""
     if type(reaction) is not Returned:
         return False
     kind = kind_of(reaction.value)
-    return kind not in SETTLED and hasattr(kind, "__await__")
+    return kind not in PLAIN_TYPES and hasattr(kind, "__await__")
 
 
-def forget(pending: Any) -> None:
+def close_coroutine(pending: Any) -> None:
     """Close what nobody will await any more, so that Python warns of the tool's own coroutine, if of any."""
     if inspect.iscoroutine(pending):
         pending.close()
 
 
-def _settled(run: Run, claim: Claim, state: Settling, failure: str = "") -> bool | None:
+def _settle_claim(run: Run, claim: Claim, state: SettlementState, failure: str = "") -> bool | None:
     """Report to the ledger. Returns whether it took the report; None if it could not be reached."""
     report = Settlement(claim.key, claim.claim_id, state, run.guard.clock.now(), failure=failure)
     try:
@@ -60,14 +60,14 @@ def _settled(run: Run, claim: Claim, state: Settling, failure: str = "") -> bool
         run.note("store", ok=False, reason=type(error).__name__)
         return None
     if settled.accepted and settled.record is not None:
-        run.progress.matters.settled(settled.record)
+        run.progress.matters.apply_settlement(settled.record)
     return settled.accepted
 
 
-def _happened(run: Run, contract: Contract, reaction: Reaction) -> bool:
+def _has_happened(run: Run, contract: Contract, reaction: Reaction) -> bool:
     """Whether a tool that came back has come to its end, and does not say that it failed."""
-    if is_unfinished(reaction):
-        forget(reaction.value)
+    if is_awaitable_result(reaction):
+        close_coroutine(reaction.value)
         return False
     if not isinstance(reaction, Returned):
         return False

@@ -15,58 +15,58 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.rules import is_async
-from pokayoke.core.flow.failures import not_recorded, trouble
+from pokayoke.core.flow.failures import not_recorded_finding, store_error_text
 from pokayoke.core.flow.steps import (
     Admit,
-    Ask,
-    Compute,
+    AskPerson,
+    ChangeState,
+    CheckOwner,
+    CountOutput,
     Emit,
-    Gone,
     Invoke,
-    Keep,
-    Locate,
-    Look,
-    Mark,
+    LookUp,
     NotStarted,
-    Observe,
     Raised,
     Reaction,
-    Recall,
+    ReadRecord,
+    ResolvePaths,
     Returned,
+    RunUserCode,
     Settle,
     Step,
+    StoreText,
     TimedOut,
     Wait,
 )
-from pokayoke.core.host_input import function_of
-from pokayoke.core.json.canonical import dump
-from pokayoke.core.ledger.admission import Approval, Request
-from pokayoke.core.ledger.findings import store_unavailable
-from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settled, Settlement
-from pokayoke.core.redaction.known_secrets import Seen
+from pokayoke.core.host_input import as_function
+from pokayoke.core.json.canonical import dump_sorted
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval
+from pokayoke.core.ledger.findings import store_unavailable_finding
+from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement, SettleResult
+from pokayoke.core.redaction.known_secrets import KnownSecrets
 from pokayoke.errors import UsageError
-from pokayoke.runtime.driver.ask import ask, asked_now
-from pokayoke.runtime.driver.claim_owner import is_dead, owner
-from pokayoke.runtime.driver.effect import Checks, Effect, current, within
-from pokayoke.runtime.driver.late_result import came_late, forget, is_unfinished
-from pokayoke.runtime.driver.path_arguments import locate
-from pokayoke.runtime.driver.tool_arguments import handed_over
-from pokayoke.runtime.memory.run_memory import Change, without_budget
-from pokayoke.runtime.threads.clock import spread
-from pokayoke.runtime.threads.worker_pool import Late, react, unheard
-from pokayoke.stores.operations import recalling
+from pokayoke.runtime.driver.ask import ask_person, with_current_time
+from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
+from pokayoke.runtime.driver.effect import Checks, Effect, call_with_effect, current_effect
+from pokayoke.runtime.driver.late_result import close_coroutine, is_awaitable_result, record_late_result
+from pokayoke.runtime.driver.path_arguments import resolve_path_arguments
+from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
+from pokayoke.runtime.memory.run_memory import StateChange, exhaust_budget
+from pokayoke.runtime.threads.clock import add_jitter
+from pokayoke.runtime.threads.worker_pool import LateCallback, capture_result, ignore_result
+from pokayoke.stores.operations import read_record_operation
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
 T = TypeVar("T")
 _CANCEL_GRACE = 0.5
-SETTLE_AGAIN = (0.05, 0.2, 0.5, None)
+SETTLE_PAUSES = (0.05, 0.2, 0.5, None)
 """Seconds between the attempts to report an effect that has happened; None after the last one."""
 Continuation = Callable[[dict[str, Any]], Any]
 
 
-class World:
+class SyncDriver:
     """Everything a call can reach outside the core.
 
     Args:
@@ -77,245 +77,245 @@ class World:
     __slots__ = ("_guard", "_invoke", "_run", "misuse")
 
     def __init__(self, run: Run, invoke: Continuation | None) -> None:
-        """Keep what the steps need; an `invoke` that is no function is refused before anything is claimed."""
+        """Keep what the steps need; an `invoke_tool` that is no function is refused before anything is claimed."""
         self._run, self._guard = run, run.guard
-        self._invoke = None if invoke is None else function_of(invoke, "invoke")
+        self._invoke = None if invoke is None else as_function(invoke, "invoke")
         self.misuse: UsageError | None = None
 
     # -- steps that never wait ---------------------------------------------------------------
 
-    def locate(self, step: Locate) -> Any:
+    def resolve_paths(self, step: ResolvePaths) -> Any:
         """Resolve path arguments."""
-        return locate(step.contract, step.arguments)
+        return resolve_path_arguments(step.contract, step.arguments)
 
-    def keep(self, step: Keep) -> str:
+    def store_text(self, step: StoreText) -> str:
         """Keep a large text aside."""
-        return self._run.progress.texts.keep(step.text)
+        return self._run.progress.texts.store_text(step.text)
 
-    def emit(self, step: Emit) -> None:
+    def emit_event(self, step: Emit) -> None:
         """Write a trace event."""
         self._run.trace.append(self._guard.trace.record(step.event))
 
-    def gone(self, step: Gone) -> float | None:
+    def check_owner(self, step: CheckOwner) -> float | None:
         """Look whether a process is proven dead."""
         return self._guard.clock.monotonic() if is_dead(step.owner) else None
 
     # -- steps that may wait: synchronous ------------------------------------------------------
 
-    def mark(self, step: Mark) -> Any:
+    def change_state(self, step: ChangeState) -> Any:
         """Change the run's state."""
-        review = asked_now(self._run, step.review)
-        changed = self._run.progress.change(step.change, review)
+        review = with_current_time(self._run, step.review)
+        changed = self._run.progress.change_state(step.change, review)
         if review is not None:
             self._guard.announce(review)
         return changed
 
-    def observe(self, step: Observe) -> None:
+    def count_output(self, step: CountOutput) -> None:
         """Count an output that must not be used."""
-        self._guard.switchboard.note(step.seen)
+        self._guard.switchboard.count_invalid(step.seen)
         self._guard.switchboard.flush()
 
-    def compute(self, step: Compute) -> Reaction:
+    def run_user_code(self, step: RunUserCode) -> Reaction:
         """Run a pure function that calls users' code: in a worker if it has a deadline, else in this thread."""
         if step.timeout is None:
-            return react(step.function)
-        return self._guard.workers.run(step.function, step.timeout)
+            return capture_result(step.function)
+        return self._guard.workers.run_with_deadline(step.function, step.timeout)
 
-    def admit(self, step: Admit) -> Admission:
+    def admit_request(self, step: Admit) -> Admission:
         """Ask the run, then the store."""
         request = step.request
-        change, spent = self._due(request)
+        change, spent = self._find_due_change(request)
         if change is not None:
-            self._run.progress.change(change)
-        if (answer := self._admitted_here(request, spent)) is not None:
+            self._run.progress.change_state(change)
+        if (answer := self._admit_without_store(request, spent)) is not None:
             return answer
-        request = self._stamped(request)
+        request = self._stamp_request(request)
         try:
-            return self._claimed(request, self._guard.store.admit(request))
+            return self._handle_admission(request, self._guard.store.admit(request))
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the write is then refused
-            return Admission("refuse", store_unavailable(request.tool, trouble(error)))
+            return Admission("refuse", store_unavailable_finding(request.tool, store_error_text(error)))
 
-    def recall(self, step: Recall) -> Record | Finding | None:
+    def read_record(self, step: ReadRecord) -> Record | Finding | None:
         """Read a record."""
         try:
-            return self._guard.store.run(recalling(step.key))
+            return self._guard.store.run(read_record_operation(step.key))
         except Exception as error:  # noqa: BLE001 - as in `admit`
-            return store_unavailable(step.tool, trouble(error))
+            return store_unavailable_finding(step.tool, store_error_text(error))
 
-    def ask(self, step: Ask) -> bool | None:
+    def ask_person(self, step: AskPerson) -> bool | None:
         """Put a question to the callback."""
-        said = ask(self._run, step.approval)
+        said = ask_person(self._run, step.approval)
         if said is None:
             self._guard.announce(step.approval)
         return said
 
-    def look(self, step: Look) -> Reaction:
+    def look_up(self, step: LookUp) -> Reaction:
         """Ask the target, in a worker: a lookup that hangs is given up."""
         lookup = step.contract.lookup
         assert lookup is not None, "a contract with a lookup has one"
         if is_async(lookup):
-            return self._awaited_apart(lambda: lookup(step.key, step.arguments), step.timeout, unheard)
-        return self._guard.workers.run(lambda: lookup(step.key, step.arguments), step.timeout)
+            return self._await_in_worker(lambda: lookup(step.key, step.arguments), step.timeout, ignore_result)
+        return self._guard.workers.run_with_deadline(lambda: lookup(step.key, step.arguments), step.timeout)
 
-    def invoke(self, step: Invoke) -> tuple[Reaction, float]:
+    def invoke_tool(self, step: Invoke) -> tuple[Reaction, float]:
         """Run the tool in this thread, or in a worker if it declares a deadline."""
         watched = self._guard.on_step is not None
         if watched:
             self._run.notice("before_invoke")
         begun = time.perf_counter()
         try:
-            function = self._function(step)
+            function = self._bind_tool(step)
         except UsageError as error:
-            return self._not_startable(error)
+            return self._report_misuse(error)
         if step.contract.is_async and self._invoke is None:
-            reaction = self._in_own_loop(function, step)
+            reaction = self._run_in_own_loop(function, step)
         elif step.timeout is None:
-            reaction = react(function)
+            reaction = capture_result(function)
         else:
-            reaction = self._guard.workers.run(function, step.timeout, self._late(step))
-        if is_unfinished(reaction):
+            reaction = self._guard.workers.run_with_deadline(function, step.timeout, self._late_callback(step))
+        if is_awaitable_result(reaction):
             pending = reaction.value
-            reaction = self._in_own_loop(lambda: pending, step)
+            reaction = self._run_in_own_loop(lambda: pending, step)
             if isinstance(reaction, NotStarted):  # the rest was not; what handed it out has run
-                forget(pending)
+                close_coroutine(pending)
                 reaction = Raised(RuntimeError(reaction.reason))
         seconds = time.perf_counter() - begun
         if watched:
             self._run.notice("after_invoke")
         return reaction, seconds
 
-    def wait(self, step: Wait) -> None:
+    def pause_before_retry(self, step: Wait) -> None:
         """Sleep before a retry."""
-        self._guard.clock.sleep(spread(step))
+        self._guard.clock.sleep(add_jitter(step))
 
-    def settle(self, step: Settle) -> Finding | Record | None:
+    def settle_claim(self, step: Settle) -> Finding | Record | None:
         """Report to the ledger, again if it cannot be reached: a report is recognised if it came through."""
-        for pause in SETTLE_AGAIN:
+        for pause in SETTLE_PAUSES:
             try:
-                return self._settled(step, self._guard.store.settle(self._report(step)))
+                return self._handle_settlement(step, self._guard.store.settle(self._build_report(step)))
             except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect stays in doubt
                 if pause is None:
-                    return self._unsettled(step, trouble(error))
+                    return self._report_unsettled(step, store_error_text(error))
             self._guard.clock.sleep(pause)
         raise AssertionError("the last round returns")
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _function(self, step: Invoke) -> Callable[[], Any]:
+    def _bind_tool(self, step: Invoke) -> Callable[[], Any]:
         contract, claim = step.contract, step.claim
         key = None if claim is None else claim.key
-        arguments = handed_over(contract, step.arguments, step.located, key, own=step.own)
+        arguments = build_tool_arguments(contract, step.arguments, step.located, key, own=step.own)
         function: Callable[[], Any]
         if self._invoke is not None:
             function = partial(self._invoke, arguments)
         else:
             function = partial(contract.handler or self._run.handler(contract), **arguments)
-        if claim is None and current() is None:
+        if claim is None and current_effect() is None:
             return function
         checks: Checks = []
-        effect = None if claim is None else self._effect(step, claim, checks)
-        return partial(within, effect, function, checks)
+        effect = None if claim is None else self._build_effect(step, claim, checks)
+        return partial(call_with_effect, effect, function, checks)
 
-    def _effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:
+    def _build_effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:
         deadline = None if step.timeout is None else time.monotonic() + step.timeout
         guard = self._guard
         now = guard.clock.now
-        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, now, checks, current())
+        return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, now, checks, current_effect())
 
-    def _stamped(self, request: Request) -> Request:
+    def _stamp_request(self, request: AdmissionRequest) -> AdmissionRequest:
         """The request with the time at which it is asked, which may be long after the call began, and by whom."""
         now = self._guard.clock.now()
         claim, approval = request.claim, request.approval
         if claim is not None:
-            claim = msgspec.structs.replace(claim, now=now, owner=owner())
+            claim = msgspec.structs.replace(claim, now=now, owner=current_owner())
         if approval is not None:
             approval = approval.asked(now)
-            approval = approval if self._guard.store.sealed else self._veiled(approval)
+            approval = approval if self._guard.store.sealed else self._redact_question(approval)
         return msgspec.structs.replace(request, now=now, claim=claim, approval=approval)
 
-    def _veiled(self, approval: Approval) -> Approval:
+    def _redact_question(self, approval: Approval) -> Approval:
         """The question without secrets, for a store that would write them down as they are."""
-        shown = self._guard.trace.redactor.payload(dump(approval.arguments), marks=approval.marks)
+        shown = self._guard.trace.redactor.redact_payload(dump_sorted(approval.arguments), marks=approval.marks)
         return msgspec.structs.replace(approval, arguments=msgspec.json.decode(shown), marks=())
 
-    def _report(self, step: Settle) -> Settlement:
+    def _build_report(self, step: Settle) -> Settlement:
         """The report as of now, without an output that a store would write down although it holds a secret."""
         settlement = step.settlement
         output = settlement.output
         if output is not None and not self._guard.store.sealed:
-            redactor, seen = self._guard.trace.redactor, Seen()
-            redactor.payload(step.arguments, marks=step.marks, seen=seen)
-            clean = redactor.payload(output, marks=step.marks, seen=seen)
+            redactor, seen = self._guard.trace.redactor, KnownSecrets()
+            redactor.redact_payload(step.arguments, marks=step.marks, seen=seen)
+            clean = redactor.redact_payload(output, marks=step.marks, seen=seen)
             output = output if clean == output else None
         return msgspec.structs.replace(settlement, now=self._guard.clock.now(), output=output)
 
-    def _not_startable(self, error: UsageError) -> tuple[Reaction, float]:
+    def _report_misuse(self, error: UsageError) -> tuple[Reaction, float]:
         """Let the claim be settled as "nothing happened" first; the caller's mistake is raised after that."""
         self.misuse = error
         return NotStarted(str(error)), 0.0
 
-    def _in_own_loop(self, function: Callable[[], Any], step: Invoke) -> Reaction:
+    def _run_in_own_loop(self, function: Callable[[], Any], step: Invoke) -> Reaction:
         """An asynchronous tool called from synchronous code gets an event loop in a worker.
 
         The worker's own limit is a little longer: it only matters if the tool ignores its cancellation.
         """
         limit = step.timeout or self._guard.snapshot.policy.execution.timeout
-        return self._awaited_apart(function, limit, self._late(step))
+        return self._await_in_worker(function, limit, self._late_callback(step))
 
-    def _awaited_apart(self, function: Callable[[], Any], limit: float, late: Late) -> Reaction:
+    def _await_in_worker(self, function: Callable[[], Any], limit: float, late: LateCallback) -> Reaction:
         import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
 
-        from pokayoke.runtime.driver.asynchronous import awaited  # noqa: PLC0415 - as above
+        from pokayoke.runtime.driver.asynchronous import await_in_own_task  # noqa: PLC0415 - as above
 
-        def last(outer: Reaction) -> None:
+        def forward_late_result(outer: Reaction) -> None:
             reaction = cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
             if not isinstance(reaction, TimedOut):  # by then it is cancelled, or has been heard
                 late(reaction)
 
-        outer = self._guard.workers.run(
-            lambda: asyncio.run(awaited(function, limit, late)), limit + _CANCEL_GRACE, last
+        outer = self._guard.workers.run_with_deadline(
+            lambda: asyncio.run(await_in_own_task(function, limit, late)), limit + _CANCEL_GRACE, forward_late_result
         )
         if isinstance(outer, TimedOut):
             return TimedOut(limit)
         return cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
 
-    def _late(self, step: Invoke) -> Late:
+    def _late_callback(self, step: Invoke) -> LateCallback:
         run, contract, claim = self._run, step.contract, step.claim
-        return lambda reaction: came_late(run, contract, claim, reaction)
+        return lambda reaction: record_late_result(run, contract, claim, reaction)
 
-    def _due(self, request: Request) -> tuple[Change | None, Finding | None]:
+    def _find_due_change(self, request: AdmissionRequest) -> tuple[StateChange | None, Finding | None]:
         """What has to be kept before a call is admitted, if anything, and the budget that is used up, if one is.
 
         A store that does not know the run's latch must admit nothing: what could not be kept is tried again.
         """
         force, progress = self._guard.snapshot, self._run.progress
-        if force.budgeted and (spent := progress.overspent(force.policy.budgets, request.step)) is not None:
-            return without_budget, spent
-        return progress.with_totals if request.shared and progress.unsaved is not None else None, None
+        if force.budgeted and (spent := progress.find_spent_budget(force.policy.budgets, request.step)) is not None:
+            return exhaust_budget, spent
+        return progress.with_totals if request.needs_shared_state and progress.unsaved is not None else None, None
 
-    def _admitted_here(self, request: Request, spent: Finding | None) -> Admission | None:
+    def _admit_without_store(self, request: AdmissionRequest, spent: Finding | None) -> Admission | None:
         """Admit or refuse what needs no store; None if the store has to decide."""
         progress = self._run.progress
         if spent is not None:
             return Admission("refuse", spent)
-        if not request.shared:
-            return progress.admit(request)
+        if not request.needs_shared_state:
+            return progress.admit_locally(request)
         problem = progress.unsaved
-        return None if problem is None else Admission("refuse", store_unavailable(request.tool, problem))
+        return None if problem is None else Admission("refuse", store_unavailable_finding(request.tool, problem))
 
-    def _claimed(self, request: Request, answer: Admission) -> Admission:
-        if answer.finding and answer.finding.code == "kill_switch" and self._guard.switchboard.caught_up():
+    def _handle_admission(self, request: AdmissionRequest, answer: Admission) -> Admission:
+        if answer.finding and answer.finding.code == "kill_switch" and self._guard.switchboard.catch_up():
             answer = self._guard.store.admit(request)
         if answer.kind == "execute" and request.claim is not None:
-            self._run.progress.matters.begun(request.claim)
+            self._run.progress.matters.begin_claim(request.claim)
             if self._guard.on_step is not None:
                 self._run.notice("after_claim")
         question = request.approval
-        if question is not None and self._guard.on_ask is None and asks_anew(answer):
+        if question is not None and self._guard.on_ask is None and needs_person(answer):
             self._guard.announce(msgspec.structs.replace(question, id=answer.approval or question.id))
         return answer
 
-    def _settled(self, step: Settle, settled: Settled) -> Finding | Record | None:
+    def _handle_settlement(self, step: Settle, settled: SettleResult) -> Finding | Record | None:
         if self._guard.on_step is not None:
             self._run.notice("after_settle")
         record = settled.record
@@ -323,47 +323,47 @@ class World:
             return record  # what this execution has not done, another one may have
         if settled.accepted:
             if record is not None:
-                self._run.progress.matters.settled(record)
+                self._run.progress.matters.apply_settlement(record)
             return None
         if step.settlement.state != "completed":
             # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.
-            return record if record is not None and record.answers else None
-        return record or not_recorded(step.tool, "the ledger does not know the claim")
+            return record if record is not None and record.is_final else None
+        return record or not_recorded_finding(step.tool, "the ledger does not know the claim")
 
-    def _unsettled(self, step: Settle, problem: str) -> Finding | None:
+    def _report_unsettled(self, step: Settle, problem: str) -> Finding | None:
         self._run.notice("after_settle")
-        return None if step.settlement.state == "in_doubt" else not_recorded(step.tool, problem)
+        return None if step.settlement.state == "in_doubt" else not_recorded_finding(step.tool, problem)
 
 
-def asks_anew(answer: Admission) -> bool:
+def needs_person(answer: Admission) -> bool:
     """Whether a question waits for a person because of this answer."""
     return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
 
 
-PERFORM: dict[type, Callable[[World, Any], Any]] = {
-    Locate: World.locate,
-    Mark: World.mark,
-    Keep: World.keep,
-    Emit: World.emit,
-    Compute: World.compute,
-    Admit: World.admit,
-    Recall: World.recall,
-    Ask: World.ask,
-    Invoke: World.invoke,
-    Wait: World.wait,
-    Settle: World.settle,
-    Look: World.look,
-    Gone: World.gone,
-    Observe: World.observe,
+HANDLERS: dict[type, Callable[[SyncDriver, Any], Any]] = {
+    ResolvePaths: SyncDriver.resolve_paths,
+    ChangeState: SyncDriver.change_state,
+    StoreText: SyncDriver.store_text,
+    Emit: SyncDriver.emit_event,
+    RunUserCode: SyncDriver.run_user_code,
+    Admit: SyncDriver.admit_request,
+    ReadRecord: SyncDriver.read_record,
+    AskPerson: SyncDriver.ask_person,
+    Invoke: SyncDriver.invoke_tool,
+    Wait: SyncDriver.pause_before_retry,
+    Settle: SyncDriver.settle_claim,
+    LookUp: SyncDriver.look_up,
+    CheckOwner: SyncDriver.check_owner,
+    CountOutput: SyncDriver.count_output,
 }
 
 
-def drive(walk: Generator[Step, Any, T], world: World) -> T:
+def drive_steps(walk: Generator[Step, Any, T], world: SyncDriver) -> T:
     """Perform a walk's steps one after the other and return what it returns."""
     try:
         step = next(walk)
         while True:
-            step = walk.send(PERFORM[type(step)](world, step))
+            step = walk.send(HANDLERS[type(step)](world, step))
     except StopIteration as end:
         if world.misuse is not None:
             raise world.misuse from None

@@ -14,7 +14,7 @@ import orjson
 from pokayoke.core.contract.contract import Contract
 
 
-def handed_over(
+def build_tool_arguments(
     contract: Contract,
     arguments: dict[str, Any],
     located: Mapping[str, Any] | None,
@@ -31,7 +31,7 @@ def handed_over(
         key: the ledger key, for the contract's `key_argument`.
         own: True if nobody else needs the arguments any more: then they themselves are returned.
     """
-    given = arguments if own else _copied(arguments)
+    given = arguments if own else _copy_arguments(arguments)
     if located:
         for name, place in located.items():
             given[name] = [*place] if type(place) is list else place
@@ -40,18 +40,18 @@ def handed_over(
     return given
 
 
-def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
+def _copy_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     copy: dict[str, Any]
     try:  # through its text, which is quicker than a walk, unless that would lose digits
         copy = orjson.loads(orjson.dumps(arguments))
     except TypeError:  # integers beyond 64 bits
-        copy = _walked(arguments)
+        copy = _copy_value(arguments)
     return copy
 
 
-def _walked(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     if value.__class__ is dict:
-        return {name: _walked(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: _copy_value(item) for name, item in cast("dict[str, Any]", value).items()}
     if value.__class__ is list:
-        return [_walked(item) for item in value]
+        return [_copy_value(item) for item in value]
     return value

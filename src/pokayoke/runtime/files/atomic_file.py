@@ -12,7 +12,7 @@ from typing import IO
 
 
 @contextmanager
-def whole_file(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
+def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     """Open a file to write; it takes its place, and the old one's, once all of it is on the disk.
 
     Nobody ever sees half of it, and where it cannot be written to its end the old one is as it was. A link
@@ -52,7 +52,7 @@ def whole_file(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
         raise
 
 
-def followed(path: Path) -> bytes:
+def read_followed(path: Path) -> bytes:
     """Return the content of a file that is looked at while calls run.
 
     Raises:

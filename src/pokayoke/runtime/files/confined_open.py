@@ -31,7 +31,7 @@ from typing import Literal, TypeVar
 
 _T = TypeVar("_T")
 Method = Literal["openat2", "walk", "resolve"]
-Act = Callable[[int | None, str], _T]
+PathAction = Callable[[int | None, str], _T]
 """What to do at the end: gets a directory (None on Windows) and a name in it. ELOOP says: it is a link."""
 
 MAX_RESTARTS = 100
@@ -56,13 +56,13 @@ class RootMoved(OSError):  # noqa: N818 - the name says what happened
 
 
 @functools.cache
-def _how(flags: int, mode: int) -> bytes:
+def _open_how(flags: int, mode: int) -> bytes:
     """Return `struct open_how`: three 64-bit integers. The kernel only reads it."""
     return b"".join(part.to_bytes(8, sys.byteorder) for part in (flags, mode, _RESOLVE_NO_SYMLINKS))
 
 
 @functools.cache
-def _openat2() -> Callable[[bytes, int, int], int] | None:
+def _load_openat2() -> Callable[[bytes, int, int], int] | None:
     """Return the system call as a function of (path, flags, mode), or None where there is none."""
     if sys.platform != "linux":
         return None
@@ -75,10 +75,10 @@ def _openat2() -> Callable[[bytes, int, int], int] | None:
     # Converted once: that takes a fifth of the time of a call. Bytes are handed over as pointers to themselves.
     number, here, size = ctypes.c_long(_SYS_OPENAT2), ctypes.c_long(_AT_FDCWD), ctypes.c_size_t(_HOW_BYTES)
 
-    looking = _how(_PATH_ONLY | _CLOEXEC, 0)
+    looking = _open_how(_PATH_ONLY | _CLOEXEC, 0)
 
     def openat2(path: bytes, flags: int, mode: int) -> int:
-        how = looking if flags == _PATH_ONLY else _how(flags | _CLOEXEC, mode)
+        how = looking if flags == _PATH_ONLY else _open_how(flags | _CLOEXEC, mode)
         fd: int = call(number, here, path, how, size)
         if fd < 0:
             fd = again(number, here, path, how, size)
@@ -94,9 +94,9 @@ def _openat2() -> Callable[[bytes, int, int], int] | None:
     return openat2
 
 
-def method() -> Method:
+def open_method() -> Method:
     """Return how paths are opened in this process."""
-    if _openat2() is not None:
+    if _load_openat2() is not None:
         return "openat2"
     return "walk" if os.open in os.supports_dir_fd else "resolve"
 
@@ -115,51 +115,51 @@ def open_fd(root: str, relative: str, flags: int) -> int:
     Raises:
         OSError: as os.open does; EXDEV if the path leaves the root.
     """
-    fd = _at_once(root, relative, flags)
+    fd = _open_at_once(root, relative, flags)
     if fd is not None:
         return fd
 
-    def act(directory: int | None, name: str) -> int:
+    def open_last(directory: int | None, name: str) -> int:
         return os.open(name, flags | _NOFOLLOW | _CLOEXEC, _CREATED_MODE, dir_fd=directory)
 
-    return reach(root, relative, act)
+    return walk_to(root, relative, open_last)
 
 
-def stat(root: str, relative: str) -> os.stat_result:
+def stat_confined(root: str, relative: str) -> os.stat_result:
     """Return what lies at a path below a root, links followed, without opening it for anything.
 
     Raises:
         OSError: as os.stat does; EXDEV if the path leaves the root.
     """
-    call = _openat2()
+    call = _load_openat2()
     if call is not None:
         try:
             fd = call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), _PATH_ONLY, 0)
         except OSError as problem:
-            _not_at_once(root, problem)
+            _reraise_unless_link(root, problem)
         else:
             try:
                 return os.fstat(fd)
             finally:
                 os.close(fd)
 
-    def act(directory: int | None, name: str) -> os.stat_result:
+    def stat_last(directory: int | None, name: str) -> os.stat_result:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if S_ISLNK(found.st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         return found
 
-    return reach(root, relative, act)
+    return walk_to(root, relative, stat_last)
 
 
-def names(root: str, relative: str) -> list[str]:
+def list_names(root: str, relative: str) -> list[str]:
     """Return the names in a folder below a root, in no order.
 
     Raises:
         OSError: as os.listdir does; EXDEV if the path leaves the root.
     """
-    if method() == "resolve":
-        return reach(root, relative, lambda _, path: os.listdir(path))  # noqa: PTH208 - names
+    if open_method() == "resolve":
+        return walk_to(root, relative, lambda _, path: os.listdir(path))  # noqa: PTH208 - names
     fd = open_fd(root, relative, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return os.listdir(fd)  # noqa: PTH208 - of a descriptor
@@ -167,7 +167,7 @@ def names(root: str, relative: str) -> list[str]:
         os.close(fd)
 
 
-def reach(root: str, relative: str, act: Act[_T], *, follow: bool = True) -> _T:
+def walk_to(root: str, relative: str, act: PathAction[_T], *, follow: bool = True) -> _T:
     """Walk to the directory that holds a path's last name and act there.
 
     Args:
@@ -182,31 +182,31 @@ def reach(root: str, relative: str, act: Act[_T], *, follow: bool = True) -> _T:
     Raises:
         OSError: what `act` raises, or why the directory cannot be reached; EXDEV if the path leaves.
     """
-    if method() == "resolve":
-        return act(None, _resolve(root, relative, follow=follow))
+    if open_method() == "resolve":
+        return act(None, _resolve_path(root, relative, follow=follow))
     names = relative.split("/")
     for _ in range(MAX_RESTARTS):
-        answer = _attempt(root, names, act)
+        answer = _walk_once(root, names, act)
         if isinstance(answer, tuple):
             return answer[0]
         names = answer
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def _at_once(root: str, relative: str, flags: int) -> int | None:
+def _open_at_once(root: str, relative: str, flags: int) -> int | None:
     """Open with one system call; None where that is not possible, or where a link is in the way."""
-    call = _openat2()
+    call = _load_openat2()
     if call is None:
         return None
     try:
         mode = _CREATED_MODE if flags & os.O_CREAT else 0
         return call(f"{root}/{relative}".encode("utf-8", "surrogateescape"), flags, mode)
     except OSError as problem:
-        _not_at_once(root, problem)
+        _reraise_unless_link(root, problem)
         return None
 
 
-def _not_at_once(root: str, problem: OSError) -> None:
+def _reraise_unless_link(root: str, problem: OSError) -> None:
     """Raise the problem, unless it is only a link in the way."""
     if problem.errno == errno.ELOOP:
         return
@@ -217,7 +217,7 @@ def _not_at_once(root: str, problem: OSError) -> None:
 
 def _open_root(root: str) -> int:
     """Open the root directory; no component of its path may be a link."""
-    call = _openat2()
+    call = _load_openat2()
     try:
         if call is not None:
             return call(os.fsencode(root), _DIRECTORY, 0)
@@ -233,7 +233,7 @@ def _open_root(root: str) -> int:
     return fd
 
 
-def _attempt(root: str, names: list[str], act: Act[_T]) -> tuple[_T] | list[str]:
+def _walk_once(root: str, names: list[str], act: PathAction[_T]) -> tuple[_T] | list[str]:
     """Walk once; return (what `act` returned,), or the names to walk after a link was spliced in.
 
     Names before the one in hand were opened without following a link, so `..` may drop the last of them.
@@ -242,24 +242,24 @@ def _attempt(root: str, names: list[str], act: Act[_T]) -> tuple[_T] | list[str]
     try:
         for index, name in enumerate(names[:-1]):
             if name == "..":
-                return _up(names, index)
+                return _step_up(names, index)
             try:
                 below = os.open(name, _DIRECTORY, dir_fd=fd)
             except OSError as problem:
-                return _splice(root, names, index, _target(fd, name, problem))
+                return _splice_link(root, names, index, _read_link(fd, name, problem))
             os.close(fd)
             fd = below
         if names[-1] == "..":
-            return _up(names, len(names) - 1)
+            return _step_up(names, len(names) - 1)
         try:
             return (act(fd, names[-1]),)
         except OSError as problem:
-            return _splice(root, names, len(names) - 1, _target(fd, names[-1], problem))
+            return _splice_link(root, names, len(names) - 1, _read_link(fd, names[-1], problem))
     finally:
         os.close(fd)
 
 
-def _target(directory: int, name: str, problem: OSError) -> str:
+def _read_link(directory: int, name: str, problem: OSError) -> str:
     """Return what a link says; raise the problem that led here if the name is not a link."""
     if problem.errno not in _MAYBE_LINK:
         raise problem
@@ -269,26 +269,26 @@ def _target(directory: int, name: str, problem: OSError) -> str:
         raise problem from None
 
 
-def _splice(root: str, names: list[str], index: int, target: str) -> list[str]:
+def _splice_link(root: str, names: list[str], index: int, target: str) -> list[str]:
     """Return the names to walk when the one at `index` is a link to `target`."""
     parts = [part for part in target.split("/") if part not in ("", ".")]
     before = names[:index]
     if target.startswith("/"):
         base = [part for part in root.split("/") if part]
         if parts[: len(base)] != base:
-            raise _leaves()
+            raise _escape_error()
         parts, before = parts[len(base) :], []
     return [*before, *parts, *names[index + 1 :]] or ["."]
 
 
-def _up(names: list[str], index: int) -> list[str]:
+def _step_up(names: list[str], index: int) -> list[str]:
     """Return the names without the `..` at `index` and the name before it."""
     if index == 0:
-        raise _leaves()
+        raise _escape_error()
     return [*names[: index - 1], *names[index + 1 :]] or ["."]
 
 
-def _resolve(root: str, relative: str, *, follow: bool) -> str:
+def _resolve_path(root: str, relative: str, *, follow: bool) -> str:
     """Resolve a path and compare it with the root: for systems that cannot open relative to a directory."""
     head, _, last = relative.rpartition("/")
     base = Path(root)
@@ -296,10 +296,10 @@ def _resolve(root: str, relative: str, *, follow: bool) -> str:
         raise RootMoved(errno.ENOENT, _MOVED)
     full = Path(os.path.realpath(base / (relative if follow else head)))
     if not full.is_relative_to(base):
-        raise _leaves()
+        raise _escape_error()
     return str(full if follow else full / last)
 
 
-def _leaves() -> OSError:
+def _escape_error() -> OSError:
     """Return the error that says a path leaves its root."""
     return OSError(errno.EXDEV, os.strerror(errno.EXDEV))

@@ -31,7 +31,7 @@ class Workspace:
         self.real: dict[str, str] = {}
         """Every spelling of a root -> its path without links."""
         for root in roots:
-            declared, real = _prepared(root)
+            declared, real = _resolve_root(root)
             self.real.setdefault(declared, real)
         for real in tuple(self.real.values()):
             self.real.setdefault(real, real)
@@ -41,7 +41,7 @@ class Workspace:
         self.plain = len(self.spellings) == 1
         """True if there is one root, and no link on its path."""
 
-    def still_there(self) -> None:
+    def check_roots_unmoved(self) -> None:
         """Raise RootMoved if a root that was declared through a link now means another folder."""
         for spelt, real in self.linked:
             try:
@@ -67,7 +67,7 @@ class Roots(tuple[str, ...]):  # noqa: SLOT001 - a tuple can have no slots of it
 _workspaces: dict[tuple[str, ...], Workspace] = {}
 
 
-def _prepared(root: str | Path) -> tuple[str, str]:
+def _resolve_root(root: str | Path) -> tuple[str, str]:
     """Return a root's absolute spelling and its path without links, both with / between names."""
     try:
         unusable = not root or b"\0" in os.fsencode(root)
@@ -103,7 +103,7 @@ def prepare_roots(roots: str | Path | Iterable[str | Path]) -> Roots:
     several = (roots,) if isinstance(roots, (str, Path)) else tuple(roots)
     if not several:
         raise ConfigurationError("a path argument needs at least one workspace root")
-    space = Workspace(tuple(dict.fromkeys(_prepared(root)[0] for root in several)))
+    space = Workspace(tuple(dict.fromkeys(_resolve_root(root)[0] for root in several)))
     prepared = Roots(space.spellings)
     prepared.workspace, prepared.declared = space, tuple(map(str, several))
     return prepared

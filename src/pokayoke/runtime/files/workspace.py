@@ -21,7 +21,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import IO, Any, Self, TypeVar
 
 from pokayoke.core.call import Blame, Finding
-from pokayoke.core.gate.paths import normalise, shown, splits_at_sight
+from pokayoke.core.gate.paths import display_path, normalise_path, normalise_path_fast
 from pokayoke.errors import PathEscape
 from pokayoke.runtime.files import confined_open as beneath
 from pokayoke.runtime.files.roots import Workspace, workspace_of
@@ -81,7 +81,7 @@ class ConfinedPath(str):
             PathEscape: the path leads out of its root by its text alone.
         """
         if ".." in relative or relative[:1] == "/" or "\0" in relative:
-            relative = _worked_out(root, relative)
+            relative = _normalise_relative(root, relative)
         path = str.__new__(cls, root if relative == "." else f"{root}/{relative}")
         path.root, path.relative, path.hard_links = root, relative, hard_links
         return path
@@ -91,10 +91,10 @@ class ConfinedPath(str):
         """Let a tool say what it takes: a text for the model, this for the tool once the guard has confined it."""
         from pydantic_core import core_schema  # noqa: PLC0415 - asked for by pydantic only
 
-        def kept(value: Any, text: Any) -> Any:
+        def keep_confined(value: Any, text: Any) -> Any:
             return value if isinstance(value, cls) else text(value)
 
-        return core_schema.no_info_wrap_validator_function(kept, core_schema.str_schema())
+        return core_schema.no_info_wrap_validator_function(keep_confined, core_schema.str_schema())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConfinedPath, (self.root, self.relative, self.hard_links)
@@ -125,15 +125,15 @@ class ConfinedPath(str):
         """
         if encoding is None and "b" not in mode:
             encoding = "utf-8"
-        return open(self, mode, buffering, encoding, errors, newline, opener=self._opener)
+        return open(self, mode, buffering, encoding, errors, newline, opener=self._open_descriptor)
 
-    def _opener(self, _path: str, flags: int) -> int:
+    def _open_descriptor(self, _path: str, flags: int) -> int:
         return _open_file(self, flags)
 
     def exists(self) -> bool:
         """Tell whether something lies at this path inside the root."""
         try:
-            beneath.stat(self.root, self.relative)
+            beneath.stat_confined(self.root, self.relative)
         except OSError:
             return False
         return True
@@ -151,17 +151,19 @@ class ConfinedPath(str):
             OSError: as os.mkdir does.
         """
 
-        def make(directory: int | None, name: str) -> None:
+        def make_folder(directory: int | None, name: str) -> None:
             os.mkdir(name, mode, dir_fd=directory)
 
         names = self.relative.split("/")
         for index in range(1 if parents else len(names), len(names) + 1):
             part = "/".join(names[:index])
             try:
-                _within(self, lambda: beneath.reach(self.root, part, make, follow=False))  # noqa: B023 - called at once
+                _act_beneath(self, lambda: beneath.walk_to(self.root, part, make_folder, follow=False))  # noqa: B023 - called at once
             except FileExistsError:
                 wanted = exist_ok or index < len(names)
-                if not wanted or not S_ISDIR(_within(self, lambda: beneath.stat(self.root, part)).st_mode):  # noqa: B023
+                if not wanted or not S_ISDIR(
+                    _act_beneath(self, lambda: beneath.stat_confined(self.root, part)).st_mode  # noqa: B023
+                ):
                     raise
 
     def unlink(self, *, missing_ok: bool = False) -> None:
@@ -172,11 +174,11 @@ class ConfinedPath(str):
             OSError: as os.unlink does.
         """
 
-        def remove(directory: int | None, name: str) -> None:
+        def remove_name(directory: int | None, name: str) -> None:
             os.unlink(name, dir_fd=directory)
 
         try:
-            _within(self, lambda: beneath.reach(self.root, self.relative, remove, follow=False))
+            _act_beneath(self, lambda: beneath.walk_to(self.root, self.relative, remove_name, follow=False))
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -188,7 +190,7 @@ class ConfinedPath(str):
             PathEscape: the path leaves the root now.
             OSError: as os.listdir does.
         """
-        return sorted(_within(self, lambda: beneath.names(self.root, self.relative)))
+        return sorted(_act_beneath(self, lambda: beneath.list_names(self.root, self.relative)))
 
 
 def confine(
@@ -220,32 +222,32 @@ def confine(
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
     space = _workspace_at(roots) if isinstance(roots, str) else workspace_of(roots)
-    located = splits_at_sight(path, space.spellings) if space.plain and type(path) is str else None
+    located = normalise_path_fast(path, space.spellings) if space.plain and type(path) is str else None
     if located is None:
         if isinstance(path, Path):
             path = path.as_posix()
-        split = normalise(path, space.spellings, at=at)
+        split = normalise_path(path, space.spellings, at=at)
         if isinstance(split, Finding):
             raise PathEscape(split.message, split)
         located = space.real[split[0]], split[1]
     root, relative = located
     try:
         if not space.plain:
-            root = _standing(space, path, root, relative)
-        found = beneath.stat(root, relative)
+            root = _current_root(space, path, root, relative)
+        found = beneath.stat_confined(root, relative)
     except OSError as problem:
         if isinstance(problem, FileNotFoundError) and not must_exist:
             return ConfinedPath(root, relative, hard_links)
-        raise _refusal(problem, path, at) from None
+        raise _build_refusal(problem, path, at) from None
     is_plain = S_ISREG(found.st_mode) and found.st_nlink == 1
     if not is_plain and not S_ISDIR(found.st_mode):
         _refuse_unfit(found, path, hard_links, at)
     return ConfinedPath(root, relative, hard_links)
 
 
-def _standing(space: Workspace, path: str, root: str, relative: str) -> str:
+def _current_root(space: Workspace, path: str, root: str, relative: str) -> str:
     """Return the root a path belongs to, of those that are still where they were declared."""
-    space.still_there()
+    space.check_roots_unmoved()
     if len(space.several) > 1 and not path.startswith("/"):
         return _root_that_has(relative, space.several)
     return root
@@ -269,15 +271,15 @@ def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool 
         OSError: as the built-in open raises.
     """
     space = _workspace_at(root)
-    located = normalise(relative, space.spellings)
+    located = normalise_path(relative, space.spellings)
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
     return ConfinedPath(space.real[located[0]], located[1], hard_links).open(mode)
 
 
-def _worked_out(root: str, relative: str) -> str:
+def _normalise_relative(root: str, relative: str) -> str:
     """Return a path below a root without `..`: what opens it relies on there being none."""
-    located = normalise(relative, (root,))
+    located = normalise_path(relative, (root,))
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
     return located[1]
@@ -295,7 +297,7 @@ def _root_that_has(relative: str, roots: tuple[str, ...]) -> str:
     having: list[str] = []
     for root in roots:
         try:
-            beneath.stat(root, relative)
+            beneath.stat_confined(root, relative)
         except (FileNotFoundError, NotADirectoryError):
             continue
         having.append(root)
@@ -311,15 +313,15 @@ class _AmbiguousError(OSError):
 def _refuse_unfit(found: os.stat_result, path: str, hard_links: bool, at: str = "") -> None:
     """Raise PathEscape unless this is an ordinary file with (if that matters) one name."""
     if not S_ISREG(found.st_mode):
-        raise _escape("special_file", "is a device, FIFO or socket", path, at)
+        raise _build_escape("special_file", "is a device, FIFO or socket", path, at)
     if found.st_nlink > 1 and not hard_links:
-        raise _escape("hard_link", f"has {found.st_nlink} names, and any of them may lie outside", path, at)
+        raise _build_escape("hard_link", f"has {found.st_nlink} names, and any of them may lie outside", path, at)
 
 
 def _open_file(path: ConfinedPath, flags: int) -> int:
     """Open an ordinary file below its root; nothing is cut off before it is known to be one."""
     wanted = (flags & ~os.O_TRUNC) | _NEVER_WAIT
-    fd = _within(path, lambda: beneath.open_fd(path.root, path.relative, wanted))
+    fd = _act_beneath(path, lambda: beneath.open_fd(path.root, path.relative, wanted))
     try:
         found = os.fstat(fd)
         if not S_ISDIR(found.st_mode):  # the built-in open refuses folders itself
@@ -332,32 +334,32 @@ def _open_file(path: ConfinedPath, flags: int) -> int:
     return fd
 
 
-def _within(path: ConfinedPath, act: Callable[[], _T]) -> _T:
+def _act_beneath(path: ConfinedPath, act: Callable[[], _T]) -> _T:
     """Do something below a root; what leaves it is a PathEscape, all else stays the OSError it is."""
     try:
         return act()
     except OSError as problem:
         if isinstance(problem, beneath.RootMoved) or problem.errno in {errno.EXDEV, errno.ELOOP, errno.ENXIO}:
-            raise _refusal(problem, path.relative, "") from None
+            raise _build_refusal(problem, path.relative, "") from None
         raise
 
 
-def _refusal(problem: OSError, path: str, at: str) -> PathEscape:
+def _build_refusal(problem: OSError, path: str, at: str) -> PathEscape:
     """Return what is raised when a path cannot be resolved."""
     if isinstance(problem, beneath.RootMoved):
-        return _escape("root_moved", "cannot be looked up, its root is not what it was", path, at, "host")
+        return _build_escape("root_moved", "cannot be looked up, its root is not what it was", path, at, "host")
     if isinstance(problem, _AmbiguousError):
-        return _escape("path_ambiguous", "exists in several roots", path, at)
+        return _build_escape("path_ambiguous", "exists in several roots", path, at)
     unknown: tuple[str, str, Blame] = (
         "path_unreachable",
         f"cannot be looked at: {os.strerror(problem.errno or 0)}",
         "host",
     )
     code, wrong, blame = _BY_ERRNO.get(problem.errno, unknown)
-    return _escape(code, wrong, path, at, blame)
+    return _build_escape(code, wrong, path, at, blame)
 
 
-def _escape(code: str, wrong: str, path: str, at: str, blame: Blame = "model") -> PathEscape:
+def _build_escape(code: str, wrong: str, path: str, at: str, blame: Blame = "model") -> PathEscape:
     """Return a PathEscape with its finding."""
-    message = f"path {shown(path)} {wrong}"
+    message = f"path {display_path(path)} {wrong}"
     return PathEscape(message, Finding(code, at, blame, message, _HINTS[code], {"rule": code}))

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from pokayoke.core.policy import AlertPolicy
-from pokayoke.core.state.invalid_output_spike import Alert, Watch
-from pokayoke.core.state.kill_switch import Seen
+from pokayoke.core.state.invalid_output_spike import Alert, SpikeDetector
+from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.threads.forks import on_fork
 
 _MOST_TOOLS: Final = 1_000  # a catalogue that is replaced again and again must not fill the memory
 
@@ -47,48 +47,48 @@ class Alerts:
         self.on = policy.invalid_output_spike
         self._record_event, self._on_alert = record, on_alert
         self._lock = threading.Lock()
-        self._tools: dict[str, Watch] = {}
-        renew(self, Alerts.forked)
+        self._tools: dict[str, SpikeDetector] = {}
+        on_fork(self, Alerts.reset_after_fork)
 
-    def use(self, policy: AlertPolicy) -> None:
+    def apply_policy(self, policy: AlertPolicy) -> None:
         """Go on under a changed policy. What was seen so far stays seen."""
         self.on = policy.invalid_output_spike
 
-    def take(self, outputs: Iterable[Seen]) -> None:
+    def take_outputs(self, outputs: Iterable[OutputObservation]) -> None:
         """Take outputs in, in the order in which they came."""
         if not self.on:
             return
         with self._lock:
-            found = [self._told(seen) for seen in outputs]
+            found = [self._detect_spike(seen) for seen in outputs]
         for alert in found:
             if alert is not None:
-                self._tell(alert)
+                self._raise_alert(alert)
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
-    def _told(self, seen: Seen) -> Alert | None:
-        watch = self._tools.get(seen.tool) or self._watch(seen.tool)
-        return watch.told(seen.tool, seen.at, valid=seen.valid, run_id=seen.run_id)
+    def _detect_spike(self, seen: OutputObservation) -> Alert | None:
+        watch = self._tools.get(seen.tool) or self._add_detector(seen.tool)
+        return watch.add_output(seen.tool, seen.at, valid=seen.valid, run_id=seen.run_id)
 
-    def _watch(self, tool: str) -> Watch:
+    def _add_detector(self, tool: str) -> SpikeDetector:
         if len(self._tools) >= _MOST_TOOLS:
             del self._tools[next(iter(self._tools))]
-        watch = self._tools[tool] = Watch()
+        watch = self._tools[tool] = SpikeDetector()
         return watch
 
-    def _tell(self, alert: Alert) -> None:
-        self._record(alert, reason=alert.message, invalid=alert.invalid, outputs=alert.outputs)
+    def _raise_alert(self, alert: Alert) -> None:
+        self._record_alert(alert, reason=alert.message, invalid=alert.invalid, outputs=alert.outputs)
         if self._on_alert is not None:
             try:
                 self._on_alert(alert)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - the host's own code, and the call is none of its business
-                self._record(alert, reason=f"on_alert raised {type(error).__name__}")
+                self._record_alert(alert, reason=f"on_alert raised {type(error).__name__}")
 
-    def _record(self, alert: Alert, **fields: Any) -> None:
+    def _record_alert(self, alert: Alert, **fields: Any) -> None:
         self._record_event(
             {"ts": alert.at, "run_id": alert.run_id, "event": "alert", "alert": alert.kind, "tool": alert.tool}
             | {"ok": False, **fields}

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pokayoke.core.contract.contract import Contract, require_output_contract
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.flow.questions import consented
-from pokayoke.core.gate.rules import Principal, principal_of
-from pokayoke.core.ident import text_id
+from pokayoke.core.flow.questions import apply_approved_review
+from pokayoke.core.gate.rules import Principal, as_principal
+from pokayoke.core.ident import as_text_id
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.core.output.last_known_good import LastGood
+from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.invalid_output_spike import Alert
 from pokayoke.core.state.kill_switch import Switch
@@ -27,25 +27,25 @@ from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.config.config import PolicyFile, load_policy
 from pokayoke.runtime.guard.alerts import Alerts
-from pokayoke.runtime.guard.onlookers import announced_by, looked_on
-from pokayoke.runtime.guard.options import check_hooks, clock_of, hold, kinds_of, listed, store_of
-from pokayoke.runtime.guard.output_counter import Switchboard
-from pokayoke.runtime.memory.run_memory import Progress
+from pokayoke.runtime.guard.onlookers import prepare_background, prepare_webhook
+from pokayoke.runtime.guard.options import as_clock, as_failure_kinds, as_store, as_tools, check_hooks, share_store
+from pokayoke.runtime.guard.output_counter import OutputMonitor
+from pokayoke.runtime.memory.run_memory import RunMemory
 from pokayoke.runtime.run.run import Run
-from pokayoke.runtime.run.scene import was_closed
+from pokayoke.runtime.run.scene import guard_closed_error
 from pokayoke.runtime.threads.clock import Clock
-from pokayoke.runtime.threads.forks import renew
-from pokayoke.runtime.threads.worker_pool import Workers
-from pokayoke.runtime.tools.view import View, pager, rooted, strange_names
+from pokayoke.runtime.threads.forks import on_fork
+from pokayoke.runtime.threads.worker_pool import WorkerPool
+from pokayoke.runtime.tools.view import ToolView, paging_tool, resolve_roots, unknown_names_report
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.approvals.webhook import Announcer
-    from pokayoke.runtime.run.agent_loop import AsyncModel, Ended, LoopFormat, Model, Told
-    from pokayoke.runtime.trace.background import Beside
+    from pokayoke.runtime.approvals.webhook import ConfiguredWebhook
+    from pokayoke.runtime.run.agent_loop import AsyncModel, EventCallback, LoopFormat, LoopResult, Model
+    from pokayoke.runtime.trace.background import BackgroundObserver
     from pokayoke.runtime.versions.rollout import Rollout
 
-Question = Callable[[Approval], bool | Awaitable[bool | None] | None]
+AskCallback = Callable[[Approval], bool | Awaitable[bool | None] | None]
 
 
 class Guard:
@@ -83,7 +83,7 @@ class Guard:
         contracts: str | os.PathLike[str] | None = None,
         config: str | os.PathLike[str] | Mapping[str, Any] | Policy | None = None,
         store: str | Store | None = None,
-        on_ask: Question | None = None,
+        on_ask: AskCallback | None = None,
         on_step: Callable[[str], None] | None = None,
         on_alert: Callable[[Alert], object] | None = None,
         redactor: Callable[[Any], Any] | None = None,
@@ -92,40 +92,40 @@ class Guard:
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
         check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert, redactor=redactor)
-        self.clock = clock_of(clock)
+        self.clock = as_clock(clock)
         self.on_ask, self.on_step = on_ask, on_step
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
-        policy = self._file.current() if self._file else load_policy(config)
-        self.store = store_of(store)
+        policy = self._file.current_policy() if self._file else load_policy(config)
+        self.store = as_store(store)
         self.closed = False
-        self.approvals = Approvals(self.store, self.clock, self._reviewed)
-        self.workers = Workers(policy.execution.max_lost_workers)
+        self.approvals = Approvals(self.store, self.clock, self._apply_review)
+        self.workers = WorkerPool(policy.execution.max_lost_workers)
         self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
-        uncounted = partial(self._renewed, "store", ok=False)
-        self.switchboard = Switchboard(
-            self.store, self.clock, self.workers, self.alerts, told=self._flipped, problem=uncounted
+        uncounted = partial(self._record_change, "store", ok=False)
+        self.switchboard = OutputMonitor(
+            self.store, self.clock, self.workers, self.alerts, told=self._record_flip, problem=uncounted
         )
-        self._opened: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
-        self._begin()
-        renew(self, Guard._begin)
-        self.pager, kinds = pager(), kinds_of(loop_kinds)
-        self.view = View(self.pager, kinds)
+        self._opened: weakref.WeakValueDictionary[str, RunMemory] = weakref.WeakValueDictionary()
+        self._reset_locks()
+        on_fork(self, Guard._reset_locks)
+        self.pager, kinds = paging_tool(), as_failure_kinds(loop_kinds)
+        self.view = ToolView(self.pager, kinds)
         self.rollout: Rollout | None = None
-        self.beside: Beside | None = None
+        self.beside: BackgroundObserver | None = None
         self._refused: Policy | None = None
         self._told = ""
         if contracts is not None:
             from pokayoke.runtime.versions.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
 
             self.rollout = Rollout(contracts, self.pager, kinds)
-        self._install(tools, policy)
+        self._install_tools(tools, policy)
         from pokayoke.runtime.trace.trace import Trace  # noqa: PLC0415 - with its patterns, 8 ms of import
 
         self.trace = Trace(policy.trace, redactor=redactor, clock=self.clock.now)
-        self.announcer: Announcer | None = None
-        announced_by(self, policy)()
-        looked_on(self, policy)()
-        self._let_go = hold(self.store, self)  # last: a guard that could not be built keeps no store open
+        self.announcer: ConfiguredWebhook | None = None
+        prepare_webhook(self, policy)()
+        prepare_background(self, policy)()
+        self._let_go = share_store(self.store, self)  # last: a guard that could not be built keeps no store open
 
     def run(
         self,
@@ -153,11 +153,11 @@ class Guard:
         self.refresh()
         for what, given in (("run_id", run_id), ("session", session), ("tenant", tenant)):
             if given is not None:
-                text_id(given, what, empty=what == "run_id")  # an empty one names no run
-        who = principal_of(principal)
+                as_text_id(given, what, empty=what == "run_id")  # an empty one names no run
+        who = as_principal(principal)
         ident = run_id or f"run_{uuid.uuid4().hex[:12]}"
-        progress = self._progress(ident, tenant, known=bool(run_id))
-        view = self.view if self.rollout is None else self.rollout.view(progress, named=bool(run_id))
+        progress = self._open_run_memory(ident, tenant, known=bool(run_id))
+        view = self.view if self.rollout is None else self.rollout.view_for(progress, named=bool(run_id))
         opened = Run(
             self, ident, view=view, named=bool(run_id), session=session, tenant=tenant, principal=who, progress=progress
         )
@@ -176,9 +176,9 @@ class Guard:
         window: int | None = None,
         rounds: int = 50,
         select: int | None = None,
-        on_event: Told | None = None,
+        on_event: EventCallback | None = None,
         **who: Any,
-    ) -> Ended:
+    ) -> LoopResult:
         """Let a model and the tools work until there is a last word.
 
         Args:
@@ -201,9 +201,9 @@ class Guard:
                 What the model raises goes through; nothing of the reply it was working on has run.
         """
         run = self.run(run_id, prompt=prompt, **who)
-        from pokayoke.runtime.run.agent_loop import conversation, run_loop  # noqa: PLC0415 - for hosts without a loop of their own
+        from pokayoke.runtime.run.agent_loop import begin_history, run_loop  # noqa: PLC0415 - for hosts without a loop of their own
 
-        history = conversation(run, model, messages, prompt, format, window, on_event, select)
+        history = begin_history(run, model, messages, prompt, format, window, on_event, select)
         with run:
             return run_loop(run, model, history, rounds)
 
@@ -218,14 +218,14 @@ class Guard:
         window: int | None = None,
         rounds: int = 50,
         select: int | None = None,
-        on_event: Told | None = None,
+        on_event: EventCallback | None = None,
         **who: Any,
-    ) -> Ended:
+    ) -> LoopResult:
         """`loop` for asynchronous code; the model may be awaited."""
         run = self.run(run_id, prompt=prompt, **who)
-        from pokayoke.runtime.run.agent_loop import arun_loop, conversation  # noqa: PLC0415 - as above
+        from pokayoke.runtime.run.agent_loop import arun_loop, begin_history  # noqa: PLC0415 - as above
 
-        history = conversation(run, model, messages, prompt, format, window, on_event, select)
+        history = begin_history(run, model, messages, prompt, format, window, on_event, select)
         async with run:
             return await arun_loop(run, model, history, rounds)
 
@@ -235,17 +235,17 @@ class Guard:
         Raises:
             ConfigurationError: as in `Guard`; then nothing has changed.
         """
-        given = listed(tools)
+        given = as_tools(tools)
         with self._renewing:
-            self._install(given, self.snapshot.policy)
-            looked_on(self, self.snapshot.policy)()
+            self._install_tools(given, self.snapshot.policy)
+            prepare_background(self, self.snapshot.policy)()
 
-    def _begin(self) -> None:
+    def _reset_locks(self) -> None:
         """Begin, or begin anew in a child process, whose parent may have held any lock."""
         self._opening, self._renewing = threading.Lock(), threading.Lock()
-        self.last_good = LastGood(lock=threading.Lock())
+        self.last_good = LastKnownGood(lock=threading.Lock())
         for progress in self._opened.values():
-            progress.forked()
+            progress.reset_after_fork()
 
     @property
     def tools(self) -> tuple[Contract, ...]:
@@ -264,20 +264,20 @@ class Guard:
             UsageError: the guard was closed.
         """
         if self.closed:
-            raise was_closed()
+            raise guard_closed_error()
         if self._file is not None:
-            news = self._is_news(self._file.current())
-            if problem := self._file.problem():
-                self._renewed("config", problem, ok=False)
+            news = self._is_new_policy(self._file.current_policy())
+            if problem := self._file.take_problem():
+                self._record_change("config", problem, ok=False)
             if news:
-                self._renew("config", partial(self._follow, self._file))
-        if self.rollout is not None and self.rollout.changed():
-            self._renew("contracts", partial(self._follow_lock, self.rollout))
+                self._follow_file("config", partial(self._follow_policy, self._file))
+        if self.rollout is not None and self.rollout.has_changed():
+            self._follow_file("contracts", partial(self._follow_lock, self.rollout))
         told, self._told = self._told, self._strange
         if self._strange not in ("", told):
-            self._renewed("config", self._strange, ok=False)
+            self._record_change("config", self._strange, ok=False)
 
-    def _renew(self, what: str, follow: Callable[[], str]) -> None:
+    def _follow_file(self, what: str, follow: Callable[[], str]) -> None:
         """Follow a file, one thread at a time: whoever comes meanwhile goes on with what is in force."""
         if self._renewing.acquire(blocking=False):
             try:
@@ -287,37 +287,37 @@ class Guard:
             finally:
                 self._renewing.release()
             if reason:
-                self._renewed(what, reason, ok=ok)
+                self._record_change(what, reason, ok=ok)
 
-    def _is_news(self, policy: Policy) -> bool:
+    def _is_new_policy(self, policy: Policy) -> bool:
         return policy is not self.snapshot.policy and policy is not self._refused
 
-    def _follow(self, file: PolicyFile) -> str:
-        policy = file.current()
-        if not self._is_news(policy):
+    def _follow_policy(self, file: PolicyFile) -> str:
+        policy = file.current_policy()
+        if not self._is_new_policy(policy):
             return ""  # another thread has just been here
         self._refused = policy  # until it is in force
-        swaps = (self.trace.prepared(policy.trace), announced_by(self, policy), looked_on(self, policy))
-        self._install(self._given, policy)
+        swaps = (self.trace.prepare_swap(policy.trace), prepare_webhook(self, policy), prepare_background(self, policy))
+        self._install_tools(self._given, policy)
         for swap in swaps:
             swap()
-        self.alerts.use(policy.alerts)
+        self.alerts.apply_policy(policy.alerts)
         return "reloaded"
 
     def _follow_lock(self, rollout: Rollout) -> str:
-        if not rollout.changed():
+        if not rollout.has_changed():
             return ""  # as above
-        self._install(self._given, self.snapshot.policy)
-        looked_on(self, self.snapshot.policy)()
+        self._install_tools(self._given, self.snapshot.policy)
+        prepare_background(self, self.snapshot.policy)()
         return f"revision {rollout.edition.lock.revision}"
 
-    def _renewed(self, what: str, reason: str, *, ok: bool) -> None:
+    def _record_change(self, what: str, reason: str, *, ok: bool) -> None:
         self.trace.record({"ts": self.clock.now(), "event": what, "ok": ok, "reason": reason})
 
     def announce(self, approval: Approval) -> None:
         """Tell the webhook of a question that waits; what it was told before is no news."""
         if self.announcer is not None:
-            self.announcer.tell(approval)
+            self.announcer.enqueue_approval(approval)
 
     def __enter__(self) -> Self:
         """Use the guard in a with block."""
@@ -342,23 +342,23 @@ class Guard:
                     ending.callback(part.close)
             ending.callback(self.switchboard.flush)
 
-    def _install(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
+    def _install_tools(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
         # Roots are resolved once: under the next policy, one must not be what lies at its path by then.
         tools: tuple[Contract | Callable[..., Any], ...]
         if (rollout := self.rollout) is None:
-            tools = contracts = tuple(map(rooted, listed(given)))
-            use = self.view.prepared(contracts, policy)
+            tools = contracts = tuple(map(resolve_roots, as_tools(given)))
+            use = self.view.prepare_swap(contracts, policy)
         else:
-            tools = tuple(rooted(one) if isinstance(one, Contract) else one for one in listed(given))
-            contracts, use = rollout.prepared(tools, policy, self.view)
+            tools = tuple(resolve_roots(one) if isinstance(one, Contract) else one for one in as_tools(given))
+            contracts, use = rollout.prepare_swap(tools, policy, self.view)
         require_output_contract(contracts, policy.validation.tool_output)
         use()
-        self._strange = strange_names(contracts, policy)
+        self._strange = unknown_names_report(contracts, policy)
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = self.view.snapshot
         self._given, self._refused = tools, None
 
-    def _progress(self, ident: str, tenant: str | None, *, known: bool) -> Progress:
+    def _open_run_memory(self, ident: str, tenant: str | None, *, known: bool) -> RunMemory:
         """What a run remembers: shared by all who have it open, so that none overwrites what another found out."""
         with self._opening:
             found = self._opened.get(ident)
@@ -366,19 +366,19 @@ class Guard:
                 state = self.store.load_run(ident) if known else None
                 state = state or RunState(ident, started=self.clock.now(), tenant=tenant)
                 whose = tenant if state.tenant is None else state.tenant
-                found = Progress(state, self.store, self.clock, whose, named=known)
+                found = RunMemory(state, self.store, self.clock, whose, named=known)
                 self._opened[ident] = found
         if found.tenant != tenant:
             raise UsageError(f"run {ident!r} is one of tenant {found.tenant!r}; give the run of {tenant!r} its own id")
         return found
 
-    def _reviewed(self, approval: Approval) -> None:
+    def _apply_review(self, approval: Approval) -> None:
         """A person lets writes go on after an invalid output."""
         progress = self._opened.get(approval.run_id)
-        change = partial(self.store.change_run, approval.run_id) if progress is None else progress.change
-        change(lambda state: consented(state, approval))
+        change = partial(self.store.change_run, approval.run_id) if progress is None else progress.change_state
+        change(lambda state: apply_approved_review(state, approval))
 
-    def _flipped(self, switch: Switch) -> None:
+    def _record_flip(self, switch: Switch) -> None:
         """A kill switch has tripped, or probes have closed it."""
         self.trace.record({
             "ts": self.clock.now(), "event": "switch", "tool": switch.scope, "ok": switch.mode == "closed",

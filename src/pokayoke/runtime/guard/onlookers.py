@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
 
-def announced_by(guard: Guard, policy: Policy) -> Callable[[], None]:
+def prepare_webhook(guard: Guard, policy: Policy) -> Callable[[], None]:
     """Make the webhook of a policy, or let the one there is follow it.
 
     Raises:
         ConfigurationError: it cannot be used.
     """
     if guard.announcer is not None:
-        return guard.announcer.prepared(policy.approvals.webhook)
+        return guard.announcer.prepare_swap(policy.approvals.webhook)
     if policy.approvals.webhook.url is None:
         return lambda: None
-    from pokayoke.runtime.approvals.webhook import Announcer  # noqa: PLC0415 - for those who have a webhook
+    from pokayoke.runtime.approvals.webhook import ConfiguredWebhook  # noqa: PLC0415 - for those who have a webhook
 
-    return partial(setattr, guard, "announcer", Announcer(policy.approvals.webhook, guard.trace, guard.clock))
+    return partial(setattr, guard, "announcer", ConfiguredWebhook(policy.approvals.webhook, guard.trace, guard.clock))
 
 
-def looked_on(guard: Guard, policy: Policy) -> Callable[[], None]:
+def prepare_background(guard: Guard, policy: Policy) -> Callable[[], None]:
     """Open what looks on, if there are shadows to come or a sample to write.
 
     Raises:
@@ -38,13 +38,13 @@ def looked_on(guard: Guard, policy: Policy) -> Callable[[], None]:
     """
     if guard.beside is None and guard.rollout is None and policy.trace.sample_path is None:
         return lambda: None
-    from pokayoke.runtime.trace.background import Beside  # noqa: PLC0415 - for those who have a sample or a rollout
+    from pokayoke.runtime.trace.background import BackgroundObserver  # noqa: PLC0415 - for those who have a sample or a rollout
 
-    beside = guard.beside or Beside(guard)
-    swap = beside.prepared(policy)
+    beside = guard.beside or BackgroundObserver(guard)
+    swap = beside.prepare_swap(policy)
 
-    def use() -> None:
+    def put_in_force() -> None:
         swap()
         guard.beside = beside
 
-    return use
+    return put_in_force

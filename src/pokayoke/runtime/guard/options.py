@@ -15,7 +15,7 @@ from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
 
 
-def listed(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract | Callable[..., Any], ...]:
+def as_tools(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract | Callable[..., Any], ...]:
     """Return the tools that a guard was given.
 
     Raises:
@@ -26,7 +26,7 @@ def listed(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract | C
     return tuple(tools)
 
 
-def kinds_of(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+def as_failure_kinds(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
     """Return the kinds of failure that a guard was given.
 
     Raises:
@@ -54,12 +54,12 @@ def check_hooks(arguments: int = 1, /, **hooks: object) -> None:
             continue
         if not callable(hook):
             raise ConfigurationError(f"{name} is a function, or None; not {hook!r}")
-        if not _takes(hook, arguments):
+        if not _can_take(hook, arguments):
             told = "one argument" if arguments == 1 else f"{arguments} arguments"
             raise ConfigurationError(f"{name} is called with {told}, which {hook!r} does not take")
 
 
-def _takes(function: Callable[..., Any], number: int) -> bool:
+def _can_take(function: Callable[..., Any], number: int) -> bool:
     """True unless it is known that a function cannot be called with so many arguments."""
     try:
         signature = inspect.signature(function)
@@ -72,7 +72,7 @@ def _takes(function: Callable[..., Any], number: int) -> bool:
     return True
 
 
-def store_of(store: str | Store | None) -> Store:
+def as_store(store: str | Store | None) -> Store:
     """Return the store that a guard was given, opened if it is named by its URL.
 
     Raises:
@@ -90,23 +90,23 @@ _users: dict[int, weakref.WeakSet[Any]] = {}
 """The guards of a store, which keep it alive, by its `id`: a host's own may equal another, or have no hash."""
 
 
-def hold(store: Store, user: object) -> Callable[[], None]:
+def share_store(store: Store, user: object) -> Callable[[], None]:
     """Say that a guard uses a store. What is returned lets go of it: the last one that does closes it."""
     users = _users.setdefault(id(store), weakref.WeakSet())
     users.add(user)
     mine = weakref.ref(user)  # or the guard would live as long as what it is let go with
 
-    def let_go() -> None:
+    def release_store() -> None:
         if (user := mine()) is not None:
             users.discard(user)
         if not users:
             _users.pop(id(store), None)
             store.close()
 
-    return let_go
+    return release_store
 
 
-def clock_of(clock: Clock | None) -> Clock:
+def as_clock(clock: Clock | None) -> Clock:
     """Return the clock that a guard was given, or the machine's.
 
     Raises:

@@ -7,18 +7,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from pokayoke.core.state.kill_switch import Seen, Switch
+from pokayoke.core.state.kill_switch import OutputObservation, Switch
 from pokayoke.runtime.guard.alerts import Alerts
 from pokayoke.runtime.threads.clock import Clock
-from pokayoke.runtime.threads.forks import renew
-from pokayoke.runtime.threads.worker_pool import Workers
+from pokayoke.runtime.threads.forks import on_fork
+from pokayoke.runtime.threads.worker_pool import WorkerPool
 from pokayoke.stores.base import Store
 
 _MOST_WAITING = 1_000
 _SECONDS = 1.0
 
 
-class Switchboard:
+class OutputMonitor:
     """Between the calls of a guard and the switches in its store.
 
     Args:
@@ -37,7 +37,7 @@ class Switchboard:
         self,
         store: Store,
         clock: Clock,
-        workers: Workers,
+        workers: WorkerPool,
         alerts: Alerts,
         *,
         told: Callable[[Switch], None],
@@ -47,26 +47,26 @@ class Switchboard:
         self._store, self._clock, self._workers, self._alerts = store, clock, workers, alerts
         self._told, self._problem = told, problem
         # What is counted waits here; if the store cannot be reached for long, the oldest go.
-        self._waiting: deque[Seen] = deque(maxlen=_MOST_WAITING)
-        self._kept: tuple[Seen, ...] = ()
+        self._waiting: deque[OutputObservation] = deque(maxlen=_MOST_WAITING)
+        self._kept: tuple[OutputObservation, ...] = ()
         self._since = 0.0
         self._scheduled = False
         # Outputs reach the store in the order in which they came: one batch at a time.
         self._turn = threading.RLock()
-        renew(self, Switchboard.forked)
+        on_fork(self, OutputMonitor.reset_after_fork)
 
-    def valid(self, tool: str, at: float, read: bool, /) -> None:
+    def count_valid(self, tool: str, at: float, read: bool, /) -> None:
         """Note an output that kept its contract; it is counted within a second."""
         if not (self.enabled or self._alerts.on):
             return
-        self._waiting.append(Seen(tool, True, at, read))
+        self._waiting.append(OutputObservation(tool, True, at, read))
         if self._store.durable:
-            self._schedule()
+            self._schedule_flush()
         elif not 0.0 <= at - self._since < _SECONDS:
             self._since = at
             self.flush()
 
-    def note(self, seen: Seen) -> None:
+    def count_invalid(self, seen: OutputObservation) -> None:
         """Note an output that must not be used; `flush` counts it, after all that came before it."""
         self._waiting.append(seen)
 
@@ -75,7 +75,7 @@ class Switchboard:
         problem: str | None = None
         switches: tuple[Switch, ...] = ()
         with self._turn:
-            fresh = self._drained()
+            fresh = self._drain_waiting()
             batch = (*self._kept, *fresh)[-_MOST_WAITING:] if self.enabled else ()
             self._kept = ()
             if batch:
@@ -84,13 +84,13 @@ class Switchboard:
                 except Exception as error:  # noqa: BLE001 - a store may raise anything; a call must not fail for a count
                     problem, self._kept = type(error).__name__, batch
         # What the host does with these may take its time, or lead back here.
-        self._alerts.take(fresh)
+        self._alerts.take_outputs(fresh)
         if problem is not None:
             self._problem(problem)
         for switch in switches:
             self._told(switch)
 
-    def caught_up(self) -> bool:
+    def catch_up(self) -> bool:
         """Count what waits for a store in memory, where nothing else would before the next output; True if any did.
 
         A switch that is found open may be closed by it. A durable store is written to within a second anyway.
@@ -100,26 +100,26 @@ class Switchboard:
         self.flush()
         return True
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process: its parent may have held the turn, and counts what waits by itself."""
         self._turn, self._kept, self._scheduled = threading.RLock(), (), False
         self._waiting.clear()
 
-    def _schedule(self) -> None:
+    def _schedule_flush(self) -> None:
         """Count what waits a second from now, unless that is on its way."""
         if not self._scheduled:
             self._scheduled = True
-            if self._workers.start(self._later, lambda: None) is None:
+            if self._workers.start_job(self._flush_later, lambda: None) is None:
                 self._scheduled = False  # too many threads hang; the next output tries again
 
-    def _later(self) -> None:
+    def _flush_later(self) -> None:
         time.sleep(_SECONDS)
         with self._turn:  # a store that hangs holds one thread up, not one a second
             self._scheduled = False
         self.flush()
 
-    def _drained(self) -> tuple[Seen, ...]:
-        drained: list[Seen] = []
+    def _drain_waiting(self) -> tuple[OutputObservation, ...]:
+        drained: list[OutputObservation] = []
         while self._waiting:
             drained.append(self._waiting.popleft())
         return tuple(drained)

@@ -13,22 +13,24 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
-from pokayoke.core.flow.resolve import UNDOINGS, taken_back
+from pokayoke.core.flow.resolve import COMPENSATION_RUN_ID, compensation_finding
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import OPEN, Claim, Record
-from pokayoke.core.state.final_answer import Answer, final_answer, remember
+from pokayoke.core.state.final_answer import Answer, add_not_done, final_answer
 from pokayoke.stores.base import Store
-from pokayoke.stores.values import Query
+from pokayoke.stores.values import RecordQuery
 
 _KEPT_REFUSALS: Final = 20
 _KEPT_EFFECTS: Final = 10_000
 _ALL: Final = 2**31 - 1
-_ANOTHER: Final = frozenset({"conflict", "compensated"})  # of an effect with this key: another call, or it was undone
+_OTHER_CALL_CODES: Final = frozenset(
+    {"conflict", "compensated"}
+)  # of an effect with this key: another call, or it was undone
 # Findings that an equal call would meet again.
-_LASTING: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
+_LASTING_CODES: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
 
 
-class Matter(NamedTuple):
+class OpenCall(NamedTuple):
     """A call that is not over, or would be refused again.
 
     Args:
@@ -42,7 +44,7 @@ class Matter(NamedTuple):
     arguments: Any = None
 
 
-class Matters:
+class CallLog:
     """What is known of the calls of one run.
 
     Args:
@@ -51,7 +53,7 @@ class Matters:
         named: True if the host chose its id: only then it may have been open before.
 
     Attributes:
-        not_done: what did not end well, with reasons, in order; see `remember`.
+        not_done: what did not end well, with reasons, in order; see `add_not_done`.
         unmet: writes that were tried and not done, as the tool's name and the reason.
         open: calls in doubt or under way, and those that wait for a person, by key (a read: by tool).
         refused: calls that would be refused again.
@@ -60,8 +62,8 @@ class Matters:
     def __init__(self, store: Store, run_id: str, *, named: bool) -> None:
         self.not_done: dict[str, None] = {}
         self.unmet: dict[str, tuple[str, str]] = {}
-        self.open: dict[str, Matter] = {}
-        self.refused: OrderedDict[tuple[str, str], Matter] = OrderedDict()
+        self.open: dict[str, OpenCall] = {}
+        self.refused: OrderedDict[tuple[str, str], OpenCall] = OrderedDict()
         self._done: OrderedDict[str, str] = OrderedDict()
         self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
         self._harmless = True  # False after a write that failed by no more than its tool's word
@@ -71,84 +73,84 @@ class Matters:
         # Re-entrant: a text of users' arguments is made under it, and a finalizer may call a tool meanwhile.
         self._lock = threading.RLock()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock, self._recalling = threading.RLock(), 0
 
     @property
-    def done(self) -> list[str]:
+    def done_tools(self) -> list[str]:
         """Names of the tools whose effect happened, one for each effect, in order; of the oldest of many, by tool."""
         with self._lock:
             return [*self._long_done.elements(), *self._done.values()]
 
     @property
-    def doubts(self) -> dict[str, None]:
+    def doubtful_tools(self) -> dict[str, None]:
         """Names of the tools of which a write is in doubt, each once."""
-        return self._doubts()
+        return self._find_doubtful()
 
-    def _doubts(self, under_way: Collection[str] = ()) -> dict[str, None]:
+    def _find_doubtful(self, under_way: Collection[str] = ()) -> dict[str, None]:
         found = [one for key, one in tuple(self.open.items()) if key not in under_way]
         return {matter.tool: None for matter in found if matter.reason == "in_doubt"}
 
     @property
-    def unsettled(self) -> StopReason | None:
+    def open_reason(self) -> StopReason | None:
         """What keeps the run from being a success: a write in doubt, or one that waits for a person."""
-        return "in_doubt" if self.doubts else "awaiting_approval" if self.open else None
+        return "in_doubt" if self.doubtful_tools else "awaiting_approval" if self.open else None
 
     def begin_turn(self) -> None:
         """Begin the user's next turn: what was not done in the last one is no longer its business."""
         self.unmet.clear()
         self._new_turn = True
 
-    def begun(self, claim: Claim) -> Matter:
+    def begin_claim(self, claim: Claim) -> OpenCall:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
         if not self._recalled:
             self._here.add(claim.key)
         self.unmet[claim.key] = (claim.tool, "in_doubt")
-        matter = self.open[claim.key] = Matter(claim.tool, "in_doubt")
+        matter = self.open[claim.key] = OpenCall(claim.tool, "in_doubt")
         return matter
 
-    def settled(self, record: Record) -> None:
+    def apply_settlement(self, record: Record) -> None:
         """Take note of what the ledger has made of a report, whether or not anybody still waits for the call."""
         if record.state in OPEN:
             return
         if record.state == "completed":
-            self._happened(record.key, record.tool)
-        self.forget(record.key)
+            self._count_effect(record.key, record.tool)
+        self.forget_key(record.key)
         with self._lock:
             if not self._recalling:  # what is being read may still say that it is open
                 self._here.discard(record.key)
 
-    def forget(self, key: str) -> None:
+    def forget_key(self, key: str) -> None:
         """Nothing is open under this key any more, or nothing has happened."""
         self.unmet.pop(key, None)
         self.open.pop(key, None)
 
-    def ended(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> None:
+    def record_outcome(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> None:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         key, tool = outcome.key or "", outcome.tool
         if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
-            if not self._repeats(outcome, key):
-                self._left(outcome, call, key, writes=writes)
+            if not self._is_repeat(outcome, key):
+                self._record_unfinished(outcome, call, key, writes=writes)
             return
         if self.open or self.unmet:
-            self.forget(key)
-            self.forget(tool)
+            self.forget_key(key)
+            self.forget_key(tool)
         if self.refused:
             self.refused.pop((tool, str(call.arguments)), None)
         if outcome.effect == "done":
-            self._happened(key, tool, again=outcome.status == "replayed")
+            self._count_effect(key, tool, again=outcome.status == "replayed")
 
-    def recall(self) -> bool:
+    def read_ledger(self) -> bool:
         """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
         if self._recalled:
             return True
         with self._lock:
             self._recalling += 1
         try:
-            found = self._store.records(Query(run_id=self._run_id, limit=_ALL))
-            undone = self._undone([record for record in found if record.state == "completed"])
-            self._learn(sorted(found, key=lambda record: record.claimed_at), undone)
+            found = self._store.records(RecordQuery(run_id=self._run_id, limit=_ALL))
+            undone = self._find_undone_keys([record for record in found if record.state == "completed"])
+            self._merge_records(sorted(found, key=lambda record: record.claimed_at), undone)
         except Exception:  # noqa: BLE001 - a store may raise anything; then it is said that nobody knows
             return False
         finally:
@@ -156,7 +158,7 @@ class Matters:
                 self._recalling -= 1
         return True
 
-    def _learn(self, known: list[Record], undone: set[str]) -> None:
+    def _merge_records(self, known: list[Record], undone: set[str]) -> None:
         with self._lock:
             if self._recalled:  # another thread was faster
                 return
@@ -164,7 +166,7 @@ class Matters:
             here, self._done = self._done, OrderedDict()
             self._long_done.clear()  # those are in the ledger
             for key, tool in {**stands, **here}.items():
-                self._happened(key, tool)
+                self._count_effect(key, tool)
             if any(record.state == "failed_final" for record in known):
                 self._harmless = False
             for record in known:
@@ -172,16 +174,16 @@ class Matters:
                     continue
                 if record.state in OPEN:
                     self.unmet.setdefault(record.key, (record.tool, "in_doubt"))
-                    self.open.setdefault(record.key, Matter(record.tool, "in_doubt"))
+                    self.open.setdefault(record.key, OpenCall(record.tool, "in_doubt"))
             self._recalled = True
             self._here.clear()
 
-    def ending(self, *, well: bool) -> StopReason | None:
+    def ending_reason(self, *, well: bool) -> StopReason | None:
         """Why a run that nothing stopped is over; `well` if no exception ended it. None if nobody can say."""
-        certain = self.recall()
-        return self.unsettled or ("success" if certain and well else None)
+        certain = self.read_ledger()
+        return self.open_reason or ("success" if certain and well else None)
 
-    def answer(
+    def check_answer(
         self, text: str | None, reason: StopReason | None, fallback: str | None, under_way: Collection[str] = ()
     ) -> Answer:
         """Check the model's last answer against what is known.
@@ -192,12 +194,12 @@ class Matters:
             fallback: stands in for an answer that says nothing.
             under_way: keys of the writes inside of which a model answers, as that of an agent that a tool asks.
         """
-        certain = self.recall()
+        certain = self.read_ledger()
         unmet = tuple(one for key, one in tuple(self.unmet.items()) if key not in under_way)
-        doubts = self._doubts(under_way) | {tool: None for tool, why in unmet if why == "in_doubt"}
+        doubts = self._find_doubtful(under_way) | {tool: None for tool, why in unmet if why == "in_doubt"}
         return final_answer(
             text,
-            self.done,
+            self.done_tools,
             self.not_done,
             reason,
             unmet=unmet,
@@ -207,20 +209,20 @@ class Matters:
             harmless=self._harmless,
         )
 
-    def _repeats(self, outcome: Outcome, key: str) -> bool:
+    def _is_repeat(self, outcome: Outcome, key: str) -> bool:
         """Whether a call was refused whose effect stands: nothing of it is left undone."""
         code = outcome.findings[0].code if outcome.findings else ""
-        stands = code == "repeated_write" or (key in self._done and code not in _ANOTHER)
+        stands = code == "repeated_write" or (key in self._done and code not in _OTHER_CALL_CODES)
         return outcome.status == "refused" and stands
 
-    def _left(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
+    def _record_unfinished(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
         tool, reason = outcome.tool, outcome.stop_reason or outcome.status
         # A question about a write that may have happened already does not end that doubt, whatever its answer.
         asked = outcome.approval is not None and outcome.effect == "unknown"
         in_doubt = outcome.status == "in_doubt" or asked
         waits = in_doubt or outcome.status == "pending"
         if reason != "in_doubt":
-            remember(self.not_done, outcome)
+            add_not_done(self.not_done, outcome)
         if outcome.effect == "unknown" and not waits:
             self._harmless = False
         if writes:
@@ -230,21 +232,21 @@ class Matters:
                 self.unmet.pop(key, None)
             self.unmet[mark or tool] = (tool, "in_doubt" if in_doubt else reason)
         if waits:
-            self.open[key or tool] = Matter(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
+            self.open[key or tool] = OpenCall(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
         elif outcome.status != "refused" or reason == "approval_denied":
             self.open.pop(key or tool, None)  # whatever it waited for is decided
         if in_doubt and key in self._done:  # it came to its end just now, and has been settled as done
-            self.forget(key)
-        if outcome.findings and (code := outcome.findings[0].code) in _LASTING:
-            self._refuse(Matter(tool, code, call.arguments))
+            self.forget_key(key)
+        if outcome.findings and (code := outcome.findings[0].code) in _LASTING_CODES:
+            self._remember_refusal(OpenCall(tool, code, call.arguments))
 
-    def _refuse(self, matter: Matter) -> None:
+    def _remember_refusal(self, matter: OpenCall) -> None:
         with self._lock:
             self.refused[matter.tool, str(matter.arguments)] = matter
             if len(self.refused) > _KEPT_REFUSALS:
                 self.refused.popitem(last=False)
 
-    def _happened(self, key: str, tool: str, *, again: bool = False) -> None:
+    def _count_effect(self, key: str, tool: str, *, again: bool = False) -> None:
         """Count an effect once. A replay is the same effect, also where there were too many to know its key."""
         with self._lock:
             if key in self._done or (again and self._long_done):
@@ -253,16 +255,16 @@ class Matters:
             if len(self._done) > _KEPT_EFFECTS:
                 self._long_done[self._done.popitem(last=False)[1]] += 1
 
-    def _undone(self, done: list[Record]) -> set[str]:
+    def _find_undone_keys(self, done: list[Record]) -> set[str]:
         """Keys of the effects that were undone, or may have been; one question, however many there are."""
         since = min((record.claimed_at for record in done), default=None)
         if since is None:
             return set()
-        found = self._store.records(Query(run_id=UNDOINGS, since=since, limit=_ALL))
+        found = self._store.records(RecordQuery(run_id=COMPENSATION_RUN_ID, since=since, limit=_ALL))
         undoings = {undoing.key: undoing for undoing in found}
         undone: set[str] = set()
         for record in done:
             undoing = undoings.get(compensation_key(record.key))
-            if undoing is not None and taken_back(record, undoing) is not None:
+            if undoing is not None and compensation_finding(record, undoing) is not None:
                 undone.add(record.key)
         return undone

@@ -6,14 +6,14 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from pokayoke.core.output.preview import page
+from pokayoke.core.output.preview import take_page
 from pokayoke.errors import ToolError
 
 _KEPT_TEXTS: Final = 16
 _FOOTER: Final = 100  # characters that say how to go on
 
 
-class KeptTexts:
+class OffloadedTexts:
     """The latest long texts of one run, by handle.
 
     Attributes:
@@ -26,11 +26,11 @@ class KeptTexts:
         self._handles = 0
         self._lock = threading.RLock()  # re-entrant: a finalizer may call a tool meanwhile
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock = threading.RLock()
 
-    def keep(self, text: str, handle: str | None = None) -> str:
+    def store_text(self, text: str, handle: str | None = None) -> str:
         """Keep a text; the oldest is dropped beyond sixteen. Returns its handle, a new one if None."""
         with self._lock:
             if handle is None:
@@ -42,7 +42,7 @@ class KeptTexts:
                 self._texts.popitem(last=False)
         return handle
 
-    def page(self, handle: str, offset: int = 0, limit: int = 4_000, *, most: int) -> str:
+    def read_page(self, handle: str, offset: int = 0, limit: int = 4_000, *, most: int) -> str:
         """Return `limit` characters of a kept text from `offset` on, and how to go on, in `most` characters at most.
 
         Raises:
@@ -51,7 +51,7 @@ class KeptTexts:
         text = self._texts.get(handle)
         if text is None:
             raise ToolError(f"there is no kept output {handle!r}; call the tool again")
-        part = page(text, offset, min(limit, most - _FOOTER))  # a longer one would itself be put aside
+        part = take_page(text, offset, min(limit, most - _FOOTER))  # a longer one would itself be put aside
         end = part.offset + len(part.text)
         rest = "" if part.next_offset is None else f" Continue with offset {part.next_offset}."
         return f"{part.text}\n[characters {part.offset} to {end} of {part.total}.{rest}]"

@@ -12,27 +12,27 @@ import msgspec
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.context.tokens import TokenCounter
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.ledger.admission import Approval, Request
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.transitions import EXECUTE, Admission
 from pokayoke.core.policy import BudgetPolicy
-from pokayoke.core.state.loop_guard import Rounds, counted, exhausted, instruction, is_untroubled
-from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn, blocked, over_budget, worsen
-from pokayoke.core.versions.rollout import pinned
-from pokayoke.runtime.memory.call_log import Matters
-from pokayoke.runtime.memory.offloaded_texts import KeptTexts
+from pokayoke.core.state.loop_guard import TurnHistory, count_round, is_clean, tools_off_instruction, tools_off_reason
+from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn, block_finding, budget_finding, step_down_to
+from pokayoke.core.versions.rollout import pin_versions
+from pokayoke.runtime.memory.call_log import CallLog
+from pokayoke.runtime.memory.offloaded_texts import OffloadedTexts
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.stores.base import Store
-from pokayoke.stores.operations import proposing
+from pokayoke.stores.operations import propose_operation
 
-Change = Callable[[RunState], RunState]
+StateChange = Callable[[RunState], RunState]
 
 
-def without_budget(state: RunState) -> RunState:
+def exhaust_budget(state: RunState) -> RunState:
     """A change: a budget is used up, so only an answer is left."""
-    return worsen(state, "final_answer", "budget_exhausted")
+    return step_down_to(state, "final_answer", "budget_exhausted")
 
 
-class Progress:
+class RunMemory:
     """The moving parts of a run, behind one lock.
 
     Attributes:
@@ -50,12 +50,12 @@ class Progress:
     ) -> None:
         """Go on from `state`. Only a run the host has named may have been open before."""
         self.state, self.tenant = state, tenant
-        self.rounds = Rounds()
+        self.rounds = TurnHistory()
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
-        self.matters = Matters(store, state.run_id, named=named)
-        self.texts = KeptTexts()
+        self.matters = CallLog(store, state.run_id, named=named)
+        self.texts = OffloadedTexts()
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._loop = state.loop
@@ -66,14 +66,14 @@ class Progress:
         # What is counted is the time since the first opening; a wall clock that was set back adds nothing.
         self._begun = clock.monotonic() - (max(0.0, clock.now() - state.started) if state.started else 0.0)
         self.unsaved: str | None = None
-        self._pending: dict[int, Change] = {}
+        self._pending: dict[int, StateChange] = {}
         self._numbers = itertools.count()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock = threading.RLock()
-        self.matters.forked()
-        self.texts.forked()
+        self.matters.reset_after_fork()
+        self.texts.reset_after_fork()
 
     @property
     def step(self) -> int:
@@ -89,7 +89,7 @@ class Progress:
             return step
 
     @contextmanager
-    def one_round(self) -> Generator[None]:
+    def count_one_round(self) -> Generator[None]:
         """Count everything inside as one round."""
         with self._lock:
             self._rounds += 1
@@ -100,47 +100,47 @@ class Progress:
             with self._lock:
                 self._in_batch -= 1
 
-    def change(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
+    def change_state(self, how: StateChange, review: Approval | None = None) -> tuple[RunState, RunState]:
         """Change the state where every process finds it. Returns the states before and after."""
         with self._lock:
-            waiting = self._waiting_with(how)
+            waiting = self._add_pending(how)
             try:
-                before, after = self._store.change_run(self.state.run_id, self._composed(waiting))
+                before, after = self._store.change_run(self.state.run_id, self._compose_changes(waiting))
             except BaseException as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
-                return self._unchanged(how, error)
-            self._changed(after, waiting)
+                return self._apply_unsaved(how, error)
+            self._confirm_changes(after, waiting)
             if review is not None:
                 self._keep_question(review)
         return before, after
 
-    async def achange(self, how: Change, review: Approval | None = None) -> tuple[RunState, RunState]:
-        """`change` without blocking the event loop."""
+    async def achange_state(self, how: StateChange, review: Approval | None = None) -> tuple[RunState, RunState]:
+        """`change_state` without blocking the event loop."""
         with self._lock:
-            waiting = self._waiting_with(how)
+            waiting = self._add_pending(how)
         try:
-            before, after = await self._store.achange_run(self.state.run_id, self._composed(waiting))
-        except BaseException as error:  # noqa: BLE001 - as in `change`
+            before, after = await self._store.achange_run(self.state.run_id, self._compose_changes(waiting))
+        except BaseException as error:  # noqa: BLE001 - as in `change_state`
             with self._lock:
-                return self._unchanged(how, error)
+                return self._apply_unsaved(how, error)
         with self._lock:
-            self._changed(after, waiting)
+            self._confirm_changes(after, waiting)
         if review is not None:
             await self._akeep_question(review)
         return before, after
 
-    def pin(self, versions: Mapping[str, str]) -> str | None:
+    def pin_versions(self, versions: Mapping[str, str]) -> str | None:
         """Keep to these versions of tools, where nothing is pinned yet. Returns why it could not be kept, or None."""
-        self.change(lambda state: pinned(state, versions))
+        self.change_state(lambda state: pin_versions(state, versions))
         return self.unsaved
 
-    def save(self) -> str | None:
+    def save_totals(self) -> str | None:
         """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""
-        self.change(self.with_totals)
+        self.change_state(self.with_totals)
         return self.unsaved
 
-    async def asave(self) -> str | None:
-        """`save` without blocking the event loop."""
-        await self.achange(self.with_totals)
+    async def asave_totals(self) -> str | None:
+        """`save_totals` without blocking the event loop."""
+        await self.achange_state(self.with_totals)
         return self.unsaved
 
     def with_totals(self, state: RunState) -> RunState:
@@ -163,9 +163,9 @@ class Progress:
         self.rounds.clear()
         self.matters.begin_turn()
         self._loop = LoopCount()
-        self.change(begin_turn)
+        self.change_state(begin_turn)
 
-    def end_round(self, snapshot: Snapshot) -> tuple[Change | None, StopReason | None]:
+    def end_round(self, snapshot: Snapshot) -> tuple[StateChange | None, StopReason | None]:
         """Count the round that has ended, unless a wider one is open.
 
         Returns:
@@ -178,12 +178,12 @@ class Progress:
             more = snapshot.budgeted and self._rounds != self._kept_rounds
             if more:
                 self._kept_rounds = self._rounds  # a process that is killed must not give a budget back
-            worse, reason = self._counted(snapshot)
+            worse, reason = self._count_round(snapshot)
         if reason is not None:
-            return (lambda state: self.with_totals(worsen(state, "final_answer", reason))), reason
+            return (lambda state: self.with_totals(step_down_to(state, "final_answer", reason))), reason
         return self.with_totals if more or worse else None, None
 
-    def overspent(self, budgets: BudgetPolicy, call: int) -> Finding | None:
+    def find_spent_budget(self, budgets: BudgetPolicy, call: int) -> Finding | None:
         """Say which budget is used up for this call (by its number), if one is: then only an answer is allowed."""
         used: tuple[tuple[str, float, float | None], ...] = (
             ("calls", call, budgets.calls),
@@ -193,50 +193,50 @@ class Progress:
         )
         for kind, amount, allowed in used:
             if allowed is not None and amount > allowed:
-                return over_budget(kind, amount, allowed)
+                return budget_finding(kind, amount, allowed)
         return None
 
-    def admit(self, request: Request) -> Admission:
+    def admit_locally(self, request: AdmissionRequest) -> Admission:
         """Admit a call that nothing but this run's own state can stop."""
-        finding = blocked(self.state, request.effect, request.sources)
+        finding = block_finding(self.state, request.effect, request.sources)
         return EXECUTE if finding is None else Admission("refuse", finding)
 
-    def _counted(self, snapshot: Snapshot) -> tuple[bool, StopReason | None]:
+    def _count_round(self, snapshot: Snapshot) -> tuple[bool, StopReason | None]:
         """Let the loop guard look at the round. Returns whether a streak grew, and whether that is too much."""
-        marks = self.rounds.close()
-        if not marks or is_untroubled(self._loop, marks):
+        marks = self.rounds.end_round()
+        if not marks or is_clean(self._loop, marks):
             return False, None
         policy, kinds, before = snapshot.policy.loop, {kind.name: kind for kind in snapshot.kinds}, self._loop
-        self._loop = after = counted(before, marks, kinds)
+        self._loop = after = count_round(before, marks, kinds)
         if after.bad == before.bad:
             return False, None
-        reason = exhausted(after, policy, kinds)
+        reason = tools_off_reason(after, policy, kinds)
         if reason is None or snapshot.policy.mode != "enforce":
             return True, None
         if not after.why:
             tools = (plan.contract.name for plan in snapshot.plans.values())
-            self._loop = msgspec.structs.replace(after, why=instruction(after, policy, kinds, tools))
+            self._loop = msgspec.structs.replace(after, why=tools_off_instruction(after, policy, kinds, tools))
         return True, reason
 
-    def _waiting_with(self, how: Change) -> dict[int, Change]:
+    def _add_pending(self, how: StateChange) -> dict[int, StateChange]:
         """One more change, and everything that waits to be kept."""
         if how == self.with_totals:  # the latest ones are enough, however often they could not be kept
             self._pending = {number: waits for number, waits in self._pending.items() if waits != how}
         self._pending[next(self._numbers)] = how
         return dict(self._pending)
 
-    def _composed(self, waiting: dict[int, Change]) -> Change:
+    def _compose_changes(self, waiting: dict[int, StateChange]) -> StateChange:
         """All of these as one change of whatever the store holds by now."""
 
-        def composed(state: RunState) -> RunState:
+        def apply_all(state: RunState) -> RunState:
             after = state if state.version >= self.state.version else self.state  # the store has forgotten the run
             for how in waiting.values():
                 after = how(after)
             return after if after is state else self.with_totals(after)
 
-        return composed
+        return apply_all
 
-    def _changed(self, after: RunState, kept: Iterable[int]) -> None:
+    def _confirm_changes(self, after: RunState, kept: Iterable[int]) -> None:
         """The store took these changes. Those of other tasks, under way or not taken, hold here all the same."""
         for number in kept:
             self._pending.pop(number, None)
@@ -247,7 +247,7 @@ class Progress:
                 after = how(after)
             self.state = after
 
-    def _unchanged(self, how: Change, error: BaseException) -> tuple[RunState, RunState]:
+    def _apply_unsaved(self, how: StateChange, error: BaseException) -> tuple[RunState, RunState]:
         """The store did not take a change: it holds here, and is kept with the next one.
 
         So it does if the caller was cancelled or interrupted, who then gets to know that: what happened has happened.
@@ -267,6 +267,6 @@ class Progress:
 
     async def _akeep_question(self, review: Approval) -> None:
         try:
-            await self._store.arun(proposing(review))
+            await self._store.arun(propose_operation(review))
         except Exception as error:  # noqa: BLE001 - as above
             self.unsaved = type(error).__name__

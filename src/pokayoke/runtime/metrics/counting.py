@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from pokayoke.core.state.invalid_output_spike import Window, output_of
+from pokayoke.core.state.invalid_output_spike import OutputWindow, output_validity
 from pokayoke.runtime.trace.observers import Observer
 
 UNKNOWN: Final = "(unknown)"
@@ -24,7 +24,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 _NAME: Final = re.compile(r"[\w.:/@*-]{1,128}", re.ASCII)
 # Where a call ends without its tool: the code of the first finding says more than the decision.
-_ENDINGS: Final = {"in_doubt": "in_doubt", "failed_before": "failed"}
+_STATUS_OF_CODE: Final = {"in_doubt": "in_doubt", "failed_before": "failed"}
 
 
 class Instrument(NamedTuple):
@@ -36,7 +36,7 @@ class Instrument(NamedTuple):
     help: str
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One addition to an instrument: the value is added (counter), observed (histogram) or set (gauge)."""
 
     name: str
@@ -74,7 +74,7 @@ PER_TOOL: Final = tuple(one.name for one in INSTRUMENTS if one.kind == "counter"
 """Counters that stand at 0 from the moment a tool is known: a rule on their increase then sees the first one."""
 
 
-class Counting:
+class EventCounter:
     """Turns events into samples. Safe to share between threads.
 
     Args:
@@ -92,11 +92,11 @@ class Counting:
             "scope": set(),
             "version": set(),
         }
-        self._windows: dict[str, Window] = {}
+        self._windows: dict[str, OutputWindow] = {}
         self._versions: dict[str, str] = {}
         self._several: set[str] = set()
 
-    def name(self, kind: str, given: object) -> str:
+    def label_for(self, kind: str, given: object) -> str:
         """Return what stands for a name in a label: itself, or `(other)`."""
         known = self._names[kind]
         if given in known:
@@ -106,82 +106,82 @@ class Counting:
         known.add(given)
         return given
 
-    def tool(self, event: dict[str, Any]) -> str:
+    def tool_label(self, event: dict[str, Any]) -> str:
         """Return the tool's label: its name if it is in the catalogue, else `(unknown)`."""
         if event.get("contract") is None and event["event"] != "late_effect":
             return UNKNOWN
-        return self.name("tool", event.get("tool"))
+        return self.label_for("tool", event.get("tool"))
 
-    def samples(self, event: dict[str, Any]) -> list[Sample]:
+    def samples_of(self, event: dict[str, Any]) -> list[MetricSample]:
         """Return what an event adds; nothing if it is of another kind."""
         kind = event["event"]
         if kind == "tool_result":
-            return self._ended(event, self.tool(event))
+            return self._count_result(event, self.tool_label(event))
         if kind == "tool_call":
-            return self._decided(event, self.tool(event))
+            return self._count_decision(event, self.tool_label(event))
         if kind == "shadow":
-            version = self.name("version", event.get("candidate"))
-            return [Sample("pokayoke_shadow_total", (version, (event.get("differs") or ("nothing",))[0]), 1)]
+            version = self.label_for("version", event.get("candidate"))
+            return [MetricSample("pokayoke_shadow_total", (version, (event.get("differs") or ("nothing",))[0]), 1)]
         if kind == "late_effect":
-            return [Sample("pokayoke_late_effects_total", (self.tool(event),), 1)]
+            return [MetricSample("pokayoke_late_effects_total", (self.tool_label(event),), 1)]
         if kind == "switch":
-            scope = self.name("scope", event.get("tool"))
-            return [Sample("pokayoke_kill_switch_open", (scope,), 0 if event.get("mode") == "closed" else 1)]
+            scope = self.label_for("scope", event.get("tool"))
+            return [MetricSample("pokayoke_kill_switch_open", (scope,), 0 if event.get("mode") == "closed" else 1)]
         return []
 
-    def rate(self, tool: str, now: float) -> float:
+    def invalid_rate(self, tool: str, now: float) -> float:
         """Return the share of invalid outputs of a tool, 0 to 1; NaN if there were none lately."""
         with self._lock:
             window = self._windows.get(tool)
-            rate = window.rate(now) if window is not None else None
+            rate = window.invalid_share(now) if window is not None else None
         return float("nan") if rate is None else rate
 
     @property
-    def rated(self) -> tuple[str, ...]:
+    def rated_tools(self) -> tuple[str, ...]:
         """The tools that have had an output."""
         with self._lock:
             return tuple(self._windows)
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
-    def _decided(self, event: dict[str, Any], tool: str) -> list[Sample]:
-        samples = self._corrected(event, tool)
+    def _count_decision(self, event: dict[str, Any], tool: str) -> list[MetricSample]:
+        samples = self._count_corrections(event, tool)
         decision = event["decision"]
         if decision == "replay":
-            samples.append(Sample("pokayoke_replays_total", (tool,), 1))
+            samples.append(MetricSample("pokayoke_replays_total", (tool,), 1))
         elif decision != "allow":
             code = (event.get("findings") or ("",))[0]
-            status = "pending" if decision == "ask" else _ENDINGS.get(code, "refused")
-            samples.append(Sample("pokayoke_tool_calls_total", (tool, status), 1))
-            samples += self._version(event, status)
+            status = "pending" if decision == "ask" else _STATUS_OF_CODE.get(code, "refused")
+            samples.append(MetricSample("pokayoke_tool_calls_total", (tool, status), 1))
+            samples += self._count_version(event, status)
             if status == "in_doubt":
-                samples.append(Sample("pokayoke_in_doubt_total", (tool,), 1))
+                samples.append(MetricSample("pokayoke_in_doubt_total", (tool,), 1))
             if decision != "ask":
-                samples.append(Sample("pokayoke_refusals_total", (tool, self.name("reason", code)), 1))
+                samples.append(MetricSample("pokayoke_refusals_total", (tool, self.label_for("reason", code)), 1))
         return samples
 
-    def _ended(self, event: dict[str, Any], tool: str) -> list[Sample]:
+    def _count_result(self, event: dict[str, Any], tool: str) -> list[MetricSample]:
         status = event["status"]
-        samples = [Sample("pokayoke_tool_calls_total", (tool, status), 1), *self._version(event, status)]
+        samples = [MetricSample("pokayoke_tool_calls_total", (tool, status), 1), *self._count_version(event, status)]
         if event["attempts"]:
-            samples.append(Sample("pokayoke_tool_seconds", (tool,), event["us"] / 1e6))
-        valid = output_of(event)
+            samples.append(MetricSample("pokayoke_tool_seconds", (tool,), event["us"] / 1e6))
+        valid = output_validity(event)
         if valid is not None:
-            samples.append(Sample("pokayoke_tool_output_total", (tool,), 1))
+            samples.append(MetricSample("pokayoke_tool_output_total", (tool,), 1))
             if not valid:
-                samples.append(Sample("pokayoke_tool_output_invalid_total", (tool,), 1))
+                samples.append(MetricSample("pokayoke_tool_output_invalid_total", (tool,), 1))
             with self._lock:
                 window = self._windows.get(tool)
                 if window is None:
-                    window = self._windows[tool] = Window()
-                window.add(event["ts"], valid=valid)
+                    window = self._windows[tool] = OutputWindow()
+                window.add_output(event["ts"], valid=valid)
         if status == "in_doubt":
-            samples.append(Sample("pokayoke_in_doubt_total", (tool,), 1))
-        return samples + self._corrected(event, tool) if "corrections" in event else samples
+            samples.append(MetricSample("pokayoke_in_doubt_total", (tool,), 1))
+        return samples + self._count_corrections(event, tool) if "corrections" in event else samples
 
-    def _version(self, event: dict[str, Any], status: str) -> list[Sample]:
+    def _count_version(self, event: dict[str, Any], status: str) -> list[MetricSample]:
         """A second count by `tool@version`, once a tool has been seen in two versions."""
         tool, contract = event.get("tool"), event.get("contract")
         if tool not in self._names["tool"] or contract is None:
@@ -190,32 +190,32 @@ class Counting:
         if seen == contract and tool not in self._several:
             return []
         self._several.add(str(tool))
-        return [Sample("pokayoke_version_calls_total", (self.name("version", contract), status), 1)]
+        return [MetricSample("pokayoke_version_calls_total", (self.label_for("version", contract), status), 1)]
 
-    def _corrected(self, event: dict[str, Any], tool: str) -> list[Sample]:
+    def _count_corrections(self, event: dict[str, Any], tool: str) -> list[MetricSample]:
         rules = event.get("corrections", ())
-        return [Sample("pokayoke_corrections_total", (tool, self.name("rule", rule)), 1) for rule in rules]
+        return [MetricSample("pokayoke_corrections_total", (tool, self.label_for("rule", rule)), 1) for rule in rules]
 
 
-class _Named(Protocol):
+class _NamedTool(Protocol):
     @property
     def name(self) -> str: ...
 
 
-class _Traced(Protocol):
+class _ObservableTrace(Protocol):
     def observe(self, observer: Observer) -> Callable[[], None]: ...
 
 
-class Watched(Protocol):
+class ObservedGuard(Protocol):
     """What an exporter needs of a guard: its tools and its trace."""
 
     @property
-    def tools(self) -> Iterable[_Named]:
+    def tools(self) -> Iterable[_NamedTool]:
         """The contracts in force."""
         ...
 
     @property
-    def trace(self) -> _Traced:
+    def trace(self) -> _ObservableTrace:
         """What can be observed."""
         ...
 
@@ -228,10 +228,10 @@ class Exporter(ABC):
         """Take an event in."""
 
     @abstractmethod
-    def known(self, tool: str) -> None:
+    def register_tool(self, tool: str) -> None:
         """Say that a tool is in the catalogue."""
 
-    def watch(self, guard: Watched) -> Callable[[], None]:
+    def watch(self, guard: ObservedGuard) -> Callable[[], None]:
         """Measure a guard's calls from now on.
 
         Args:
@@ -241,5 +241,5 @@ class Exporter(ABC):
             A function that ends it.
         """
         for contract in guard.tools:
-            self.known(contract.name)
+            self.register_tool(contract.name)
         return guard.trace.observe(self)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.errors import MissingExtraError
-from pokayoke.runtime.metrics.counting import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Exporter, Sample
-from pokayoke.runtime.threads.background_queue import Handoff
+from pokayoke.runtime.metrics.counting import BUCKETS, INSTRUMENTS, PER_TOOL, EventCounter, Exporter, MetricSample
+from pokayoke.runtime.threads.background_queue import BackgroundQueue
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -84,17 +84,19 @@ class OpenTelemetryMetrics(Exporter):
         except ImportError as error:
             raise MissingExtraError("opentelemetry-sdk", "otel") from error
         self._context, self._trace, self._observation = context, trace, metrics.Observation
-        self._counting = Counting()
+        self._counting = EventCounter()
         self._switches: dict[str, float] = {}
         self._tracer = trace.get_tracer("pokayoke", tracer_provider=tracer_provider) if spans else None
-        self._adders = self._instruments(metrics.get_meter("pokayoke", meter_provider=meter_provider))
+        self._adders = self._create_instruments(metrics.get_meter("pokayoke", meter_provider=meter_provider))
         self._clock = clock
-        self._handoff: Handoff[tuple[dict[str, Any], Context]] = Handoff(self._export, waiting, "pokayoke-metrics")
+        self._handoff: BackgroundQueue[tuple[dict[str, Any], Context]] = BackgroundQueue(
+            self._export_event, waiting, "pokayoke-metrics"
+        )
 
     @property
     def dropped(self) -> int:
         """Events that were not exported: too many waited, or exporting failed."""
-        return self._handoff.dropped
+        return self._handoff.dropped_count
 
     @property
     def problem(self) -> str | None:
@@ -102,11 +104,11 @@ class OpenTelemetryMetrics(Exporter):
         kind = self._handoff.problem
         return None if kind is None else f"an event could not be exported: {kind}"
 
-    def known(self, tool: str) -> None:
+    def register_tool(self, tool: str) -> None:
         """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""
-        label = self._counting.name("tool", tool)
+        label = self._counting.label_for("tool", tool)
         for name in PER_TOOL:
-            self._add(Sample(name, (label,), 0))
+            self._add_sample(MetricSample(name, (label,), 0))
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Take an event of a trace in."""
@@ -122,32 +124,32 @@ class OpenTelemetryMetrics(Exporter):
 
     # -- in the worker -----------------------------------------------------------------------------
 
-    def _export(self, item: tuple[dict[str, Any], Context]) -> None:
+    def _export_event(self, item: tuple[dict[str, Any], Context]) -> None:
         event, parent = item
-        for sample in self._counting.samples(event):
+        for sample in self._counting.samples_of(event):
             if sample.name == "pokayoke_tool_seconds":
-                self._took(event, sample)
+                self._record_duration(event, sample)
             else:
-                self._add(sample)
-        if self._tracer is not None and _ends_a_call(event):
-            self._span(event, parent)
+                self._add_sample(sample)
+        if self._tracer is not None and _is_call_end(event):
+            self._make_span(event, parent)
 
-    def _add(self, sample: Sample) -> None:
+    def _add_sample(self, sample: MetricSample) -> None:
         if sample.name == "pokayoke_kill_switch_open":
             self._switches[sample.labels[0]] = sample.value
         else:
             attributes = dict(zip(_LABELS[sample.name], sample.labels, strict=True))
             self._adders[sample.name](sample.value, attributes)
 
-    def _took(self, event: dict[str, Any], sample: Sample) -> None:
+    def _record_duration(self, event: dict[str, Any], sample: MetricSample) -> None:
         attributes = {"gen_ai.operation.name": _OPERATION, "gen_ai.tool.name": sample.labels[0]}
         if not event["ok"]:
             attributes["error.type"] = self._error_of(event)
         self._adders[sample.name](sample.value, attributes)
 
-    def _span(self, event: dict[str, Any], parent: Context) -> None:
+    def _make_span(self, event: dict[str, Any], parent: Context) -> None:
         """Make the span of a call that has ended."""
-        tool = self._counting.tool(event)
+        tool = self._counting.tool_label(event)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": _OPERATION,
             "gen_ai.tool.name": tool,
@@ -171,48 +173,48 @@ class OpenTelemetryMetrics(Exporter):
     def _error_of(self, event: dict[str, Any]) -> str:
         """What went wrong, as one of few names: the finding's code."""
         findings = event.get("findings")
-        return self._counting.name("reason", findings[0]) if findings else str(event.get("error", "_OTHER"))
+        return self._counting.label_for("reason", findings[0]) if findings else str(event.get("error", "_OTHER"))
 
     # -- instruments -------------------------------------------------------------------------------
 
-    def _instruments(self, meter: Meter) -> dict[str, Callable[..., None]]:
+    def _create_instruments(self, meter: Meter) -> dict[str, Callable[..., None]]:
         adders: dict[str, Callable[..., None]] = {}
         for one in INSTRUMENTS:
             if one.kind == "counter":
-                adders[one.name] = meter.create_counter(_dotted(one.name), description=one.help).add
+                adders[one.name] = meter.create_counter(_otel_name(one.name), description=one.help).add
             elif one.kind == "histogram":
                 adders[one.name] = meter.create_histogram(
                     _DURATION, "s", one.help, explicit_bucket_boundaries_advisory=BUCKETS
                 ).record
             else:
-                callback = self._scopes if one.labels == ("scope",) else self._rates
-                meter.create_observable_gauge(_dotted(one.name), [callback], description=one.help)
+                callback = self._observe_switches if one.labels == ("scope",) else self._observe_rates
+                meter.create_observable_gauge(_otel_name(one.name), [callback], description=one.help)
         meter.create_observable_counter(
-            "pokayoke.metrics.dropped", [self._drops], description="Events that were not exported."
+            "pokayoke.metrics.dropped", [self._observe_dropped], description="Events that were not exported."
         )
         return adders
 
-    def _rates(self, _options: CallbackOptions) -> Iterator[Observation]:
-        for tool in self._counting.rated:
-            rate = self._counting.rate(tool, self._clock())
+    def _observe_rates(self, _options: CallbackOptions) -> Iterator[Observation]:
+        for tool in self._counting.rated_tools:
+            rate = self._counting.invalid_rate(tool, self._clock())
             if not math.isnan(rate):
                 yield self._observation(rate, {"gen_ai.tool.name": tool})
 
-    def _scopes(self, _options: CallbackOptions) -> Iterator[Observation]:
+    def _observe_switches(self, _options: CallbackOptions) -> Iterator[Observation]:
         for scope, value in self._switches.copy().items():
             yield self._observation(value, {"pokayoke.scope": scope})
 
-    def _drops(self, _options: CallbackOptions) -> Iterator[Observation]:
+    def _observe_dropped(self, _options: CallbackOptions) -> Iterator[Observation]:
         yield self._observation(self.dropped)
 
 
-def _dotted(name: str) -> str:
-    """An instrument's name as OpenTelemetry spells it: `pokayoke.tool.calls`, `pokayoke.in_doubt`."""
+def _otel_name(name: str) -> str:
+    """An instrument's name as OpenTelemetry spells it: `pokayoke.tool_label.calls`, `pokayoke.in_doubt`."""
     plain = name.removesuffix("_total").removeprefix("pokayoke_")
     return f"pokayoke.tool.{plain.removeprefix('tool_')}" if plain.startswith("tool_") else f"pokayoke.{plain}"
 
 
-def _ends_a_call(event: dict[str, Any]) -> bool:
+def _is_call_end(event: dict[str, Any]) -> bool:
     """True for the event that says how a call ended: its result, or the decision that kept it from running."""
     return event["event"] == "tool_result" or (
         event["event"] == "tool_call" and event["decision"] not in ("allow", "replay")

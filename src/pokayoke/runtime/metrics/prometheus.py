@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pokayoke.errors import ConfigurationError, MissingExtraError
-from pokayoke.runtime.metrics.counting import BUCKETS, INSTRUMENTS, PER_TOOL, Counting, Exporter, Instrument
-from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.metrics.counting import BUCKETS, INSTRUMENTS, PER_TOOL, EventCounter, Exporter, Instrument
+from pokayoke.runtime.threads.forks import on_fork
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -55,28 +55,28 @@ class PrometheusMetrics(Exporter):
                 "the registry holds pokayoke's metrics already: let one PrometheusMetrics watch all guards"
             ) from error
         self._clock = clock
-        self._counting = Counting()
+        self._counting = EventCounter()
         self._adders: dict[tuple[str, tuple[str, ...]], Callable[[float], object]] = {}
-        renew(self, PrometheusMetrics.forked)
+        on_fork(self, PrometheusMetrics.reset_after_fork)
 
-    def known(self, tool: str) -> None:
+    def register_tool(self, tool: str) -> None:
         """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""
-        label = self._counting.name("tool", tool)
+        label = self._counting.label_for("tool", tool)
         for name in PER_TOOL:
-            self._adder(name, (label,))
+            self._build_adder(name, (label,))
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Take an event of a trace in."""
         adders = self._adders
-        for sample in self._counting.samples(event):
-            adder = adders.get(sample[:2]) or self._adder(sample.name, sample.labels)
+        for sample in self._counting.samples_of(event):
+            adder = adders.get(sample[:2]) or self._build_adder(sample.name, sample.labels)
             adder(sample.value)
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process."""
-        self._counting.forked()
+        self._counting.reset_after_fork()
 
-    def _adder(self, name: str, labels: tuple[str, ...]) -> Callable[[float], object]:
+    def _build_adder(self, name: str, labels: tuple[str, ...]) -> Callable[[float], object]:
         """Return what adds to one child; finding it through its labels costs more than adding."""
         instrument: Any = self._instruments[name]
         child = instrument.labels(*labels)
@@ -85,5 +85,5 @@ class PrometheusMetrics(Exporter):
         if name == "pokayoke_tool_output_total":
             # The rate as it is when it is asked for: without new outputs it changes with their age.
             rate: Any = self._instruments["pokayoke_tool_output_invalid_rate"]
-            rate.labels(*labels).set_function(lambda: self._counting.rate(labels[0], self._clock()))
+            rate.labels(*labels).set_function(lambda: self._counting.invalid_rate(labels[0], self._clock()))
         return adder

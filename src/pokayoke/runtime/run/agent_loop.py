@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pokayoke.core.call import Outcome, StopReason, ToolCall
-from pokayoke.core.host_input import history_of, whole_number
+from pokayoke.core.host_input import as_history, as_whole_number
 from pokayoke.core.intake import is_cut
-from pokayoke.core.messages.messages import calls_in, field, items, role_of, text_of
-from pokayoke.core.messages.replies import Spoken, answers, spoken
-from pokayoke.core.messages.spelled import unanswered
+from pokayoke.core.messages.messages import as_sequence, calls_in, read_field, role_of, text_of
+from pokayoke.core.messages.replies import Reply, read_reply, result_messages
+from pokayoke.core.messages.spelled import pending_calls
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.errors import UsageError
 from pokayoke.runtime.guard.options import check_hooks
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 LoopFormat = Literal["openai", "anthropic", "json", "jsonl"]
 Model = Callable[[list[Any], list[dict[str, Any]]], Any]
 AsyncModel = Callable[[list[Any], list[dict[str, Any]]], Awaitable[Any]]
-Told = Callable[[str, Any], object]
+EventCallback = Callable[[str, Any], object]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class LoopResult(msgspec.Struct, frozen=True):
     """How a loop ended.
 
     Attributes:
@@ -57,21 +57,21 @@ class Ended(msgspec.Struct, frozen=True):
     """Tools whose writes took effect in this run, in order: what a text claims can be held against it."""
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False):
+class AskModel(msgspec.Struct, frozen=True, gc=False):
     """Ask the model. Answered with its reply."""
 
     messages: list[Any]
     tools: list[dict[str, Any]]
 
 
-class Take(msgspec.Struct, frozen=True, gc=False):
+class RunCalls(msgspec.Struct, frozen=True, gc=False):
     """Take the calls of one reply. Answered with their outcomes."""
 
     calls: tuple[ToolCall, ...]
     stop_reason: str | None
 
 
-class Conversation:
+class LoopHistory:
     """The history of one loop, and what is told of it.
 
     Args:
@@ -93,7 +93,7 @@ class Conversation:
         format: LoopFormat,  # noqa: A002 - the published name
         *,
         window: int | None = None,
-        told: Told | None = None,
+        told: EventCallback | None = None,
         select: int | None = None,
     ) -> None:
         """Begin with what there is."""
@@ -110,59 +110,59 @@ class Conversation:
             run.select(wanted, select, used=[call.name for call in asked])
 
     @property
-    def in_text(self) -> bool:
+    def has_text_calls(self) -> bool:
         """True if calls are written into the text."""
         return self.format in ("json", "jsonl")
 
     @property
-    def overflows(self) -> bool:
+    def has_overflow(self) -> bool:
         """True if what has to stay of the history is larger than the window."""
         return self._history is not None and self._history.finding is not None
 
-    def append(self, messages: Iterable[Any]) -> None:
+    def add_messages(self, messages: Iterable[Any]) -> None:
         """Add messages to the history."""
         for message in messages:
             self.messages.append(message)
             if self._history is not None:
                 self._history.add(message)
             self._ids.update(call.id or "" for call in calls_in(message))
-            self.tell("message", message)
+            self.notify_host("message", message)
 
-    def tell(self, what: str, value: Any) -> None:
+    def notify_host(self, what: str, value: Any) -> None:
         """Tell the host."""
         if self._told is not None:
             self._told(what, value)
 
-    def left_over(self) -> Spoken | None:
+    def unanswered_reply(self) -> Reply | None:
         """The calls a process before this one left unanswered at the end of the history, if it did."""
-        return unanswered(self.messages, tools=self._schemas())
+        return pending_calls(self.messages, tools=self._tool_schemas())
 
-    def request(self) -> Ask:
+    def build_request(self) -> AskModel:
         """What to ask the model now: the history as it fits, the instruction if tools are off, the tools."""
         run = self.run
         # What is put aside now can be read on at once: the tools are asked for behind it.
         said = list(self.messages) if self._history is None else self._history.messages()
         tools = run.tools("anthropic" if self.format == "anthropic" else "openai")
         if (instruction := run.instruction) is not None:
-            self.tell("instruction", instruction)
+            self.notify_host("instruction", instruction)
             # Only in this request: in the next turn it is no longer true.
             _add_text(said, instruction)
-        elif self.in_text and tools:
+        elif self.has_text_calls and tools:
             told = run.instructions(self.format)  # type: ignore[arg-type]  # in text, it is json or jsonl
             said.insert(0, {"role": "system", "content": told})
-        return Ask(said, [] if self.in_text else tools)
+        return AskModel(said, [] if self.has_text_calls else tools)
 
-    def read(self, reply: Any) -> Spoken:
+    def take_reply(self, reply: Any) -> Reply:
         """Read a reply, and report what the provider counted."""
-        said = spoken(reply, tools=self._schemas(), taken=self._ids)
+        said = read_reply(reply, tools=self._tool_schemas(), taken=self._ids)
         if said.tokens is not None:
             self.run.usage(said.tokens)
         if said.input_tokens is not None and self._history is not None:
             self._history.report(said.input_tokens)
         return said
 
-    def _schemas(self) -> dict[str, Any] | None:
-        if not self.in_text:
+    def _tool_schemas(self) -> dict[str, Any] | None:
+        if not self.has_text_calls:
             return None
         return {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
 
@@ -170,34 +170,34 @@ class Conversation:
 def _add_text(messages: list[Any], text: str) -> None:
     """Let the user say one more thing; where sides take turns, in the message that is there already."""
     last = messages[-1] if messages else None
-    content = field(last, "content") if field(last, "role") == "user" else None
+    content = read_field(last, "content") if read_field(last, "role") == "user" else None
     if isinstance(content, str):
         messages[-1] = {"role": "user", "content": f"{content}\n\n{text}"}
-    elif any(field(block, "type") == "tool_result" for block in items(content)):
-        messages[-1] = {"role": "user", "content": [*items(content), {"type": "text", "text": text}]}
+    elif any(read_field(block, "type") == "tool_result" for block in as_sequence(content)):
+        messages[-1] = {"role": "user", "content": [*as_sequence(content), {"type": "text", "text": text}]}
     else:
         messages.append({"role": "user", "content": text})
 
 
-def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any, Ended]:
+def loop_steps(conversation: LoopHistory, rounds: int) -> Generator[AskModel | RunCalls, Any, LoopResult]:
     """The loop. Yields what needs the world; returns how it ended."""
     run = conversation.run
-    whole_number(rounds, "rounds, the requests that may call tools,")
-    if (left := conversation.left_over()) is not None:
-        yield from _taken(conversation, left)
+    as_whole_number(rounds, "rounds, the requests that may call tools,")
+    if (left := conversation.unanswered_reply()) is not None:
+        yield from _run_calls(conversation, left)
     for number in range(1, rounds + 2):
         if number == rounds + 1:
             run.tools_off("budget_exhausted")
         if run.mode == "stopped":
-            return _ended(conversation, run.answer(None), number - 1)
-        if conversation.overflows:
+            return _end_loop(conversation, run.answer(None), number - 1)
+        if conversation.has_overflow:
             run.tools_off("context_overflow")
-            return _ended(conversation, run.answer(None), number - 1)
-        request = conversation.request()
+            return _end_loop(conversation, run.answer(None), number - 1)
+        request = conversation.build_request()
         final = run.mode == "final_answer" or number > rounds
-        said = conversation.read((yield request))
+        said = conversation.take_reply((yield request))
         if said.calls and not final:
-            yield from _taken(conversation, said)
+            yield from _run_calls(conversation, said)
             continue
         if not final and not said.refused and not said.text.strip():
             # Nothing is no answer. The next request says so, and takes no calls.
@@ -207,11 +207,11 @@ def turns(conversation: Conversation, rounds: int) -> Generator[Ask | Take, Any,
         answer = run.answer(None if said.calls else said.text)
         if said.refused or is_cut(said.stop_reason):
             answer = msgspec.structs.replace(answer, verified=False)
-        return _ended(conversation, answer, number, refused=said.refused)
+        return _end_loop(conversation, answer, number, refused=said.refused)
     raise UsageError(f"cannot ask a model {rounds} times: give the number of requests that may call tools, or 0")
 
 
-def _taken(conversation: Conversation, said: Spoken) -> Generator[Take, Any, None]:
+def _run_calls(conversation: LoopHistory, said: Reply) -> Generator[RunCalls, Any, None]:
     """Take the calls of a reply and answer each of them.
 
     A reply is kept before its calls run, so that a process that ends in between leaves behind what it was about
@@ -220,52 +220,52 @@ def _taken(conversation: Conversation, said: Spoken) -> Generator[Take, Any, Non
     """
     whole = said.faithful and not is_cut(said.stop_reason)
     if whole:
-        conversation.append(said.messages)
-    outcomes: Sequence[Outcome] = yield Take(said.calls, said.stop_reason)
+        conversation.add_messages(said.messages)
+    outcomes: Sequence[Outcome] = yield RunCalls(said.calls, said.stop_reason)
     for outcome in outcomes:
-        conversation.tell("outcome", outcome)
-    replies = answers(outcomes, said.shape, custom=said.custom)
-    conversation.append(replies if whole else [*said.messages, *replies])
+        conversation.notify_host("outcome", outcome)
+    replies = result_messages(outcomes, said.shape, custom=said.custom)
+    conversation.add_messages(replies if whole else [*said.messages, *replies])
 
 
-def _ended(conversation: Conversation, answer: Answer, rounds: int, *, refused: bool = False) -> Ended:
-    conversation.append([{"role": "assistant", "content": answer.text}])
+def _end_loop(conversation: LoopHistory, answer: Answer, rounds: int, *, refused: bool = False) -> LoopResult:
+    conversation.add_messages([{"role": "assistant", "content": answer.text}])
     run = conversation.run
-    reason = answer.stop_reason or run.progress.matters.unsettled or "success"
-    done = tuple(run.progress.matters.done)
-    return Ended(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused, done)
+    reason = answer.stop_reason or run.progress.matters.open_reason or "success"
+    done = tuple(run.progress.matters.done_tools)
+    return LoopResult(answer.text, answer.verified, reason, run.id, rounds, conversation.messages, refused, done)
 
 
-def conversation(  # noqa: PLR0917 - the guard's two loops hand on what they were given
+def begin_history(  # noqa: PLR0917 - the guard's two loops hand on what they were given
     run: Run,
     model: object,
     messages: Iterable[Any],
     prompt: str | None,
     format: LoopFormat | None,  # noqa: A002 - the name the other entry points use
     window: int | None,
-    on_event: Told | None,
+    on_event: EventCallback | None,
     select: int | None,
-) -> Conversation:
+) -> LoopHistory:
     """Begin the history of a loop: the messages so far, and the user's text."""
     if not callable(model):
         raise UsageError(f"the model is called with messages and tools, and {model!r} cannot be")
     check_hooks(2, on_event=on_event)
     kind: LoopFormat = format if format is not None else getattr(model, "format", "openai")
-    asked = [*history_of(messages), *([] if prompt is None else [{"role": "user", "content": prompt}])]
-    return Conversation(run, asked, kind, window=window, told=on_event, select=select)
+    asked = [*as_history(messages), *([] if prompt is None else [{"role": "user", "content": prompt}])]
+    return LoopHistory(run, asked, kind, window=window, told=on_event, select=select)
 
 
-def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) -> Ended:
+def run_loop(run: Run, model: Model, conversation: LoopHistory, rounds: int) -> LoopResult:
     """Drive the loop with a synchronous model.
 
     Raises:
         UsageError: the model has to be awaited.
     """
-    steps = turns(conversation, rounds)
+    steps = loop_steps(conversation, rounds)
     try:
         step = next(steps)
         while True:
-            if isinstance(step, Ask):
+            if isinstance(step, AskModel):
                 reply = model(step.messages, step.tools)
                 if hasattr(reply, "__await__"):
                     getattr(reply, "close", bool)()  # else Python warns that nobody awaited it
@@ -274,17 +274,17 @@ def run_loop(run: Run, model: Model, conversation: Conversation, rounds: int) ->
             else:
                 step = steps.send(run.call_batch(step.calls, stop_reason=step.stop_reason))
     except StopIteration as end:
-        ended: Ended = end.value
+        ended: LoopResult = end.value
         return ended
 
 
-async def arun_loop(run: Run, model: Model | AsyncModel, conversation: Conversation, rounds: int) -> Ended:
+async def arun_loop(run: Run, model: Model | AsyncModel, conversation: LoopHistory, rounds: int) -> LoopResult:
     """Drive the loop with a model that is awaited, or not."""
-    steps = turns(conversation, rounds)
+    steps = loop_steps(conversation, rounds)
     try:
         step = next(steps)
         while True:
-            if isinstance(step, Ask):
+            if isinstance(step, AskModel):
                 reply = model(step.messages, step.tools)
                 if hasattr(reply, "__await__"):
                     reply = await reply
@@ -292,5 +292,5 @@ async def arun_loop(run: Run, model: Model | AsyncModel, conversation: Conversat
             else:
                 step = steps.send(await run.acall_batch(step.calls, stop_reason=step.stop_reason))
     except StopIteration as end:
-        ended: Ended = end.value
+        ended: LoopResult = end.value
         return ended

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pokayoke.core.call import Finding, Outcome, ToolCall
-from pokayoke.core.host_input import calls_of, function_of
+from pokayoke.core.host_input import as_calls, as_function
 from pokayoke.core.intake import is_cut
-from pokayoke.runtime.threads.worker_pool import started
+from pokayoke.runtime.threads.worker_pool import start_thread
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
@@ -26,21 +26,23 @@ BatchInvoke = Callable[[ToolCall, dict[str, Any]], Any]
 Group = list[tuple[int, ToolCall]]
 
 
-def batch(run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None) -> list[Outcome]:
+def run_batch(
+    run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
+) -> list[Outcome]:
     """Run the calls of one message and return their outcomes in order."""
     outcomes: dict[int, Outcome] = {}
-    calls = _cut(calls, stop_reason)
+    calls = _mark_cut(calls, stop_reason)
     _require_handlers(run, calls, invoke)
-    for group in _groups(run, calls):
+    for group in _split_groups(run, calls):
         if len(group) == 1:
             place, call = group[0]
-            outcomes[place] = run.call(call, invoke=_bound(invoke, call))
+            outcomes[place] = run.call(call, invoke=_bind_invoke(invoke, call))
             continue
-        outcomes.update(_side_by_side(run, group, invoke))
+        outcomes.update(_run_side_by_side(run, group, invoke))
     return [outcomes[place] for place in range(len(calls))]
 
 
-def _side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[int, Outcome]:
+def _run_side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[int, Outcome]:
     """Run neighbouring reads in threads, each in a copy of the caller's context.
 
     The caller takes its share: where the system gives no thread, it takes them all.
@@ -49,19 +51,19 @@ def _side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[in
     outcomes: dict[int, Outcome] = {}
     errors: list[BaseException] = []
 
-    def work() -> None:
+    def run_waiting() -> None:
         with suppress(IndexError):
             while True:
                 place, call, context = waiting.popleft()
                 try:
-                    outcomes[place] = context.run(run.call, call, invoke=_bound(invoke, call))
+                    outcomes[place] = context.run(run.call, call, invoke=_bind_invoke(invoke, call))
                 except BaseException as error:  # noqa: BLE001 - raised below, when no read is running any more
                     errors.append(error)
                     waiting.clear()
 
     helpers = min(run.snapshot.policy.execution.concurrency, len(group)) - 1
-    threads = [started("pokayoke-batch", work) for _ in range(helpers)]
-    work()
+    threads = [start_thread("pokayoke-batch", run_waiting) for _ in range(helpers)]
+    run_waiting()
     for thread in threads:
         if thread is not None:
             thread.join()
@@ -70,23 +72,23 @@ def _side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[in
     return outcomes
 
 
-async def abatch(
+async def arun_batch(
     run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
 ) -> list[Outcome]:
-    """`batch` for asynchronous code."""
+    """`run_batch` for asynchronous code."""
     import asyncio  # noqa: PLC0415 - 20 ms of import, for those who await
 
     outcomes: dict[int, Outcome] = {}
-    calls = _cut(calls, stop_reason)
+    calls = _mark_cut(calls, stop_reason)
     _require_handlers(run, calls, invoke)
     slots = asyncio.Semaphore(run.snapshot.policy.execution.concurrency)
 
-    async def one(place: int, call: ToolCall) -> None:
+    async def run_one(place: int, call: ToolCall) -> None:
         async with slots:
-            outcomes[place] = await run.acall(call, invoke=_bound(invoke, call))
+            outcomes[place] = await run.acall(call, invoke=_bind_invoke(invoke, call))
 
-    for group in _groups(run, calls):
-        ended = await asyncio.gather(*(one(place, call) for place, call in group), return_exceptions=True)
+    for group in _split_groups(run, calls):
+        ended = await asyncio.gather(*(run_one(place, call) for place, call in group), return_exceptions=True)
         if (error := next((each for each in ended if each is not None), None)) is not None:
             raise error
     return [outcomes[place] for place in range(len(calls))]
@@ -99,27 +101,27 @@ def _require_handlers(run: Run, calls: Sequence[ToolCall], invoke: BatchInvoke |
         UsageError: a tool has no handler, and there is no `invoke`; or that is no function.
     """
     if invoke is not None:
-        function_of(invoke, "invoke")
+        as_function(invoke, "invoke")
     for call in calls if invoke is None else ():
-        plan = run.snapshot.find(call.name)
+        plan = run.snapshot.find_plan(call.name)
         if not isinstance(plan, Finding) and not is_cut(call.stop_reason):
             run.handler(plan.contract)
 
 
-def _cut(calls: Sequence[ToolCall], stop_reason: str | None) -> Sequence[ToolCall]:
+def _mark_cut(calls: Sequence[ToolCall], stop_reason: str | None) -> Sequence[ToolCall]:
     """A cut anywhere in a message is a cut of the message: every call of it carries the proof."""
-    calls = calls_of(calls)
+    calls = as_calls(calls)
     proof = next((reason for reason in (stop_reason, *(c.stop_reason for c in calls)) if is_cut(reason)), None)
     if proof is None:
         return calls
     return [msgspec.structs.replace(call, stop_reason=proof) for call in calls]
 
 
-def _groups(run: Run, calls: Sequence[ToolCall]) -> Iterator[Group]:
+def _split_groups(run: Run, calls: Sequence[ToolCall]) -> Iterator[Group]:
     """Split into groups that may run side by side: neighbouring reads, or one call of another kind."""
     reads: Group = []
     for place, call in enumerate(calls):
-        plan = run.snapshot.find(call.name)
+        plan = run.snapshot.find_plan(call.name)
         if not isinstance(plan, Finding) and plan.contract.effect == "read":
             reads.append((place, call))
             continue
@@ -131,5 +133,5 @@ def _groups(run: Run, calls: Sequence[ToolCall]) -> Iterator[Group]:
         yield reads
 
 
-def _bound(invoke: BatchInvoke | None, call: ToolCall) -> Callable[[dict[str, Any]], Any] | None:
+def _bind_invoke(invoke: BatchInvoke | None, call: ToolCall) -> Callable[[dict[str, Any]], Any] | None:
     return None if invoke is None else lambda arguments: invoke(call, arguments)

@@ -80,11 +80,11 @@ def compact(
         kept=kept,
     )
     if result.finding is not None:
-        warn(result)
+        log_overflow(result)
     return result.messages
 
 
-def warn(result: Compacted) -> None:
+def log_overflow(result: Compacted) -> None:
     """Log that a history does not fit its window."""
     import logging  # noqa: PLC0415 - 6 ms of import, for histories that do not fit
 
@@ -114,36 +114,40 @@ class RunHistory(History):
     ) -> None:
         """Begin with what there is."""
         self._run = run
-        super().__init__(max_tokens, messages=messages, format=format, facts=lambda: facts_of(run), kept=True)
+        super().__init__(max_tokens, messages=messages, format=format, facts=lambda: collect_facts(run), kept=True)
 
-    def _viewed(self) -> Compacted:
-        result = super()._viewed()
+    def _build_view(self) -> Compacted:
+        result = super()._build_view()
         if result.shortened:
             for handle, text in result.offloaded.items():
-                self._run.progress.texts.keep(text, handle)
+                self._run.progress.texts.store_text(text, handle)
             event = result.event
             self._run.note(event.pop("event"), ok=True, **event)
         return result
 
 
-def facts_of(run: Run) -> Facts:
+def collect_facts(run: Run) -> Facts:
     """Return what holds in a run and must not be forgotten: writes that are not over, taints, lasting refusals.
 
     Args:
         run: the run. What it did before it was opened here is looked up in the ledger.
     """
-    from pokayoke.core.context.quotes import plain  # noqa: PLC0415 - 10 ms of import, for who has histories
+    from pokayoke.core.context.quotes import parse_arguments  # noqa: PLC0415 - 10 ms of import, for who has histories
 
-    def about(arguments: Any) -> str:
-        return "" if arguments is None else plain(arguments)[1][:_MOST_ABOUT]
+    def quote_arguments(arguments: Any) -> str:
+        return "" if arguments is None else parse_arguments(arguments)[1][:_MOST_ABOUT]
 
     matters = run.progress.matters
-    matters.recall()
+    matters.read_ledger()
     return Facts(
         effects=tuple(
-            OpenEffect(one.tool, key, "in_doubt" if one.reason == "in_doubt" else "pending", about(one.arguments))
+            OpenEffect(
+                one.tool, key, "in_doubt" if one.reason == "in_doubt" else "pending", quote_arguments(one.arguments)
+            )
             for key, one in tuple(matters.open.items())
         ),
         taints=run.state.taints,
-        refusals=tuple(Refusal(one.tool, one.reason, about(one.arguments)) for one in tuple(matters.refused.values())),
+        refusals=tuple(
+            Refusal(one.tool, one.reason, quote_arguments(one.arguments)) for one in tuple(matters.refused.values())
+        ),
     )

@@ -12,40 +12,40 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.admit import enter, walk
-from pokayoke.core.flow.finish import Entered, Ran, leave
+from pokayoke.core.flow.admit import admit_call, run_call
+from pokayoke.core.flow.finish import AdmittedCall, Attempts, finish_call
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.flow.prepare import Scene, judging, verdict_under
+from pokayoke.core.flow.prepare import CallEnvironment, prepare_call, verdict_under
 from pokayoke.core.flow.steps import Reaction, Step
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.host_input import prompt_of
-from pokayoke.core.ident import stop_reason, token_count
-from pokayoke.core.messages.tool_definitions import definitions, instructions
+from pokayoke.core.host_input import as_prompt
+from pokayoke.core.ident import as_stop_reason, as_token_count
+from pokayoke.core.messages.tool_definitions import build_definitions, build_instructions
 from pokayoke.core.state.final_answer import Answer
-from pokayoke.core.state.loop_guard import Rounds
+from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState, unlatch
 from pokayoke.errors import UsageError
-from pokayoke.runtime.driver.effect import under_way
-from pokayoke.runtime.driver.sync import Continuation, World, drive
-from pokayoke.runtime.memory.run_memory import Progress
-from pokayoke.runtime.run.batch import BatchInvoke, abatch, batch
-from pokayoke.runtime.run.ending import aend_round, end_round, over, step_down
-from pokayoke.runtime.run.scene import scene_of, scope_of
-from pokayoke.runtime.run.ticket import Ticket, closed, reaction
+from pokayoke.runtime.driver.effect import effects_in_progress
+from pokayoke.runtime.driver.sync import Continuation, SyncDriver, drive_steps
+from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.run.batch import BatchInvoke, arun_batch, run_batch
+from pokayoke.runtime.run.ending import aend_round, end_round, finish_run, step_run_down
+from pokayoke.runtime.run.scene import build_environment, ledger_scope
+from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
-from pokayoke.runtime.trace.ring import Ring
+from pokayoke.runtime.trace.ring import EventRing
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
     from pokayoke.runtime.tools.selection import Selection
-    from pokayoke.runtime.tools.view import View
+    from pokayoke.runtime.tools.view import ToolView
 
 T = TypeVar("T")
 _numbers = itertools.count()
 
 
 @functools.cache
-def _adriver() -> ModuleType:
+def _async_driver() -> ModuleType:
     """The asynchronous driver. asyncio is 20 ms of import, and looking for it anew would cost every call."""
     from pokayoke.runtime.driver import asynchronous as adriver  # noqa: PLC0415 - as above
 
@@ -76,13 +76,13 @@ class Run:
         session: str | None,
         tenant: str | None,
         principal: Principal | None,
-        progress: Progress,
-        view: View,
+        progress: RunMemory,
+        view: ToolView,
     ) -> None:
         """Open or reopen a run. `named` tells whether the host chose the id; `progress` may be shared."""
         self.id, self.guard, self.view = run_id, guard, view
         self.session, self.tenant, self.principal = session, tenant, principal
-        self.trace = Ring(guard.snapshot.policy.trace.ring)
+        self.trace = EventRing(guard.snapshot.policy.trace.ring)
         self.progress, self.named = progress, named
         self.selection: Selection | None = None
         self._number, self._closed, self._well = next(_numbers), False, True
@@ -99,7 +99,7 @@ class Run:
             return self.state.stop_reason
         if self.state.taints:
             return "invalid_tool_output"
-        return self.progress.matters.ending(well=self._well) if self._closed else None
+        return self.progress.matters.ending_reason(well=self._well) if self._closed else None
 
     @property
     def state(self) -> RunState:
@@ -107,7 +107,7 @@ class Run:
         return self.progress.state
 
     @property
-    def rounds(self) -> Rounds:
+    def rounds(self) -> TurnHistory:
         """What this turn has seen."""
         return self.progress.rounds
 
@@ -139,27 +139,29 @@ class Run:
     def user(self, text: str) -> None:
         """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay."""
         self.guard.refresh()
-        self.progress.tokens.add(prompt_of(text))
+        self.progress.tokens.add(as_prompt(text))
         self.progress.begin_turn()
 
     def usage(self, tokens: int) -> None:
         """Report the tokens the provider counted for the conversation so far; estimates start from there."""
-        self.progress.tokens.report(token_count(tokens))
+        self.progress.tokens.report(as_token_count(tokens))
 
     def stop(self, reason: StopReason = "kill_switch") -> None:
         """Stop the run: no tool runs any more."""
-        step_down(self, "stopped", stop_reason(reason))
+        step_run_down(self, "stopped", as_stop_reason(reason))
 
     def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
         """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
-        self.progress.change(lambda state: unlatch(state, tool))
+        self.progress.change_state(lambda state: unlatch(state, tool))
         self.note("latch", tool=tool, ok=True, by=by, reason=reason)
 
     # -- tool calls --------------------------------------------------------------------------------
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided, but for the store's part (limits, switches, equal writes). Nothing is recorded."""
-        judged = drive(judging(call, scene_of(self, self.progress.step + 1)), World(self, None))
+        judged = drive_steps(
+            prepare_call(call, build_environment(self, self.progress.step + 1)), SyncDriver(self, None)
+        )
         return verdict_under(judged, self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
@@ -172,19 +174,19 @@ class Run:
         Raises:
             UsageError: there is nothing that runs the tool, or the guard was closed.
         """
-        scene = self._next()
-        steps = walk(call, scene)
+        scene = self._next_environment()
+        steps = run_call(call, scene)
         if self.guard.beside is not None:
-            steps = self._seen(steps, call, scene)
-        return self._ended(drive(steps, World(self, invoke)), scene, call)
+            steps = self._observe_steps(steps, call, scene)
+        return self._record_outcome(drive_steps(steps, SyncDriver(self, invoke)), scene, call)
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        scene = self._next()
-        steps = walk(call, scene)
+        scene = self._next_environment()
+        steps = run_call(call, scene)
         if self.guard.beside is not None:
-            steps = self._seen(steps, call, scene)
-        return self._ended(await self._adrive(steps, invoke), scene, call)
+            steps = self._observe_steps(steps, call, scene)
+        return self._record_outcome(await self._adrive_steps(steps, invoke), scene, call)
 
     def call_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
@@ -197,21 +199,21 @@ class Run:
             invoke: runs a tool instead of its handler; called with the call and the effective arguments.
         """
         with self.round():
-            return batch(self, calls, stop_reason, invoke)
+            return run_batch(self, calls, stop_reason, invoke)
 
     async def acall_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
     ) -> list[Outcome]:
         """`call_batch` for asynchronous code."""
-        with self.progress.one_round():
-            outcomes = await abatch(self, calls, stop_reason, invoke)
+        with self.progress.count_one_round():
+            outcomes = await arun_batch(self, calls, stop_reason, invoke)
         await aend_round(self)
         return outcomes
 
     @contextmanager
     def round(self) -> Generator[None]:
         """Count all calls inside as one round, for hosts that take the calls of one message one by one."""
-        with self.progress.one_round():
+        with self.progress.count_one_round():
             yield
         end_round(self)
 
@@ -220,13 +222,17 @@ class Run:
 
         A ticket that is never finished leaves its claim open: the write becomes in doubt.
         """
-        scene = self._next()
-        return self._ticket(scene, call, drive(self._seen(enter(call, scene), call, scene), World(self, None)))
+        scene = self._next_environment()
+        return self._build_ticket(
+            scene, call, drive_steps(self._observe_steps(admit_call(call, scene), call, scene), SyncDriver(self, None))
+        )
 
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
-        scene = self._next()
-        return self._ticket(scene, call, await self._adrive(self._seen(enter(call, scene), call, scene)))
+        scene = self._next_environment()
+        return self._build_ticket(
+            scene, call, await self._adrive_steps(self._observe_steps(admit_call(call, scene), call, scene))
+        )
 
     def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """Judge what the framework's tool answered and settle the claim.
@@ -239,15 +245,19 @@ class Run:
         Raises:
             UsageError: the ticket was finished before, or is of another run.
         """
-        if (ended := closed(ticket, self.id)) is not None:
+        if (ended := close_ticket(ticket, self.id)) is not None:
             return ended
-        return self._ended(drive(self._left(ticket, result, error), World(self, None)), ticket.scene, ticket.call)
+        return self._record_outcome(
+            drive_steps(self._finish_steps(ticket, result, error), SyncDriver(self, None)), ticket.scene, ticket.call
+        )
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
         """`finish` for asynchronous code."""
-        if (ended := closed(ticket, self.id)) is not None:
+        if (ended := close_ticket(ticket, self.id)) is not None:
             return ended
-        return self._ended(await self._adrive(self._left(ticket, result, error)), ticket.scene, ticket.call)
+        return self._record_outcome(
+            await self._adrive_steps(self._finish_steps(ticket, result, error)), ticket.scene, ticket.call
+        )
 
     # -- what the model gets -----------------------------------------------------------------------
 
@@ -265,9 +275,9 @@ class Run:
         end_round(self)
         if self.mode in ("final_answer", "stopped"):
             return []
-        from pokayoke.runtime.tools.selection import shown  # noqa: PLC0415 - with its words, for who has many tools
+        from pokayoke.runtime.tools.selection import offered_tools  # noqa: PLC0415 - with its words, for who has many tools
 
-        return definitions(shown(self, names), format=format)
+        return build_definitions(offered_tools(self, names), format=format)
 
     def select(self, text: str, most: int = 30, *, used: Iterable[str] = ()) -> Selection:
         """Offer only the tools a text is about, and one by which the model finds others. See `Selection`."""
@@ -278,20 +288,20 @@ class Run:
 
     def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
         """Take the tools away for the rest of the turn: only an answer is left."""
-        step_down(self, "final_answer", stop_reason(reason))
+        step_run_down(self, "final_answer", as_stop_reason(reason))
 
     def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
         """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
 
         Read its replies with `spoken(reply, tools=...)` of `pokayoke.core.messages.replies`, or let `guard.loop` do so.
         """
-        return instructions(self.tools("mcp"), format)
+        return build_instructions(self.tools("mcp"), format)
 
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         end_round(self)
         fallback = self.snapshot.policy.loop.fallback
-        return self.progress.matters.answer(text, self.stop_reason, fallback, under_way())
+        return self.progress.matters.check_answer(text, self.stop_reason, fallback, effects_in_progress())
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -311,12 +321,12 @@ class Run:
     async def __aexit__(self, *exc: object) -> None:
         """Close the run, as above, without blocking the event loop for its store."""
         self._well, self._closed = not any(exc), True
-        over(self, await _adriver().saved(self))
+        finish_run(self, await _async_driver().save_run_totals(self))
 
     def close(self) -> None:
         """Say that the run is over: keep its totals, write the trace out. Its id, or a further call, reopens it."""
         self._closed = True
-        over(self, self.progress.save())
+        finish_run(self, self.progress.save_totals())
 
     # -- what the driver needs ---------------------------------------------------------------------
 
@@ -336,7 +346,7 @@ class Run:
 
     def scope(self, contract: Contract) -> tuple[str, str] | None:
         """Within what an equal write of this tool happens once; None if the host named nothing a restart would know."""
-        return scope_of(self, contract)
+        return ledger_scope(self, contract)
 
     def claim_id(self, step: int) -> str:
         """Name a call's claim; a forked child names its own."""
@@ -351,43 +361,47 @@ class Run:
         if contract.handler is not None:
             return contract.handler
         if contract is self.guard.pager:
-            return partial(self.progress.texts.page, most=self.snapshot.policy.context.offload_chars)
+            return partial(self.progress.texts.read_page, most=self.snapshot.policy.context.offload_chars)
         if self.selection is not None and contract is self.selection.finder:
-            return self.selection.find
+            return self.selection.find_tools
         raise UsageError(f"{contract.name} has no handler: give the contract one, or pass invoke= to call()")
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _adrive(self, steps: Generator[Step, Any, T], invoke: Continuation | None = None) -> Coroutine[Any, Any, T]:
-        driver = _adriver()
-        driven: Coroutine[Any, Any, T] = driver.adrive(steps, driver.AsyncWorld(self, invoke))
+    def _adrive_steps(
+        self, steps: Generator[Step, Any, T], invoke: Continuation | None = None
+    ) -> Coroutine[Any, Any, T]:
+        driver = _async_driver()
+        driven: Coroutine[Any, Any, T] = driver.adrive_steps(steps, driver.AsyncDriver(self, invoke))
         return driven
 
-    def _next(self) -> Scene:
+    def _next_environment(self) -> CallEnvironment:
         if self.view.watched:
             self.guard.refresh()
-        return scene_of(self, self.progress.next_step())
+        return build_environment(self, self.progress.next_step())
 
-    def _ended(self, outcome: Outcome, scene: Scene, call: ToolCall) -> Outcome:
-        writes = outcome.status not in SUCCESSFUL and scene.snapshot.writes(outcome.contract)
+    def _record_outcome(self, outcome: Outcome, scene: CallEnvironment, call: ToolCall) -> Outcome:
+        writes = outcome.status not in SUCCESSFUL and scene.snapshot.has_effect(outcome.contract)
         if self.selection is not None:
-            self.selection.add(outcome.tool)
+            self.selection.add_tool(outcome.tool)
         self.progress.tokens.note(outcome.text)
-        self.progress.matters.ended(outcome, call, writes=writes)
+        self.progress.matters.record_outcome(outcome, call, writes=writes)
         return outcome
 
-    def _ticket(self, scene: Scene, call: ToolCall, entered: Entered | Outcome) -> Ticket:
+    def _build_ticket(self, scene: CallEnvironment, call: ToolCall, entered: AdmittedCall | Outcome) -> Ticket:
         if isinstance(entered, Outcome):
-            return Ticket(scene, None, self._ended(entered, scene, call), 0.0)
+            return Ticket(scene, None, self._record_outcome(entered, scene, call), 0.0)
         return Ticket(scene, entered, None, self.guard.clock.monotonic())
 
-    def _left(self, ticket: Ticket, result: Any, error: BaseException | str | None) -> Generator[Step, Any, Outcome]:
-        entered, scene, reacted = ticket.entered, ticket.scene, reaction(result, error)
-        ran = Ran(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
-        return self._seen(leave(entered, scene, reacted, ran), entered.judged.call, scene, reacted)
+    def _finish_steps(
+        self, ticket: Ticket, result: Any, error: BaseException | str | None
+    ) -> Generator[Step, Any, Outcome]:
+        entered, scene, reacted = ticket.entered, ticket.scene, build_reaction(result, error)
+        ran = Attempts(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
+        return self._observe_steps(finish_call(entered, scene, reacted, ran), entered.judged.call, scene, reacted)
 
-    def _seen(
-        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reacted: Reaction | None = None
+    def _observe_steps(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: CallEnvironment, reacted: Reaction | None = None
     ) -> Generator[Step, Any, T]:
         """The steps as they are, with somebody beside them who looks on if there is."""
-        return steps if self.guard.beside is None else self.guard.beside.seen(steps, call, scene, reacted)
+        return steps if self.guard.beside is None else self.guard.beside.observe_steps(steps, call, scene, reacted)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.prepare import CallEnvironment
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
 
-def scene_of(run: Run, step: int) -> Scene:
+def build_environment(run: Run, step: int) -> CallEnvironment:
     """Return the scene of the call of this number, as of now.
 
     Raises:
@@ -20,8 +20,8 @@ def scene_of(run: Run, step: int) -> Scene:
     """
     guard = run.guard
     if guard.closed:
-        raise was_closed()
-    return Scene(
+        raise guard_closed_error()
+    return CallEnvironment(
         snapshot=run.snapshot,
         view=run.progress,
         run_id=run.id,
@@ -36,12 +36,12 @@ def scene_of(run: Run, step: int) -> Scene:
     )
 
 
-def was_closed() -> UsageError:
+def guard_closed_error() -> UsageError:
     """What whoever uses a closed guard is told: nothing would stand in the trace, and its store may be gone."""
     return UsageError("the guard was closed: close it after the last call, or build another one to go on")
 
 
-def scope_of(run: Run, contract: Contract) -> tuple[str, str] | None:
+def ledger_scope(run: Run, contract: Contract) -> tuple[str, str] | None:
     """Return kind and id of the scope of a write, or None if the host named nothing a restart would know.
 
     Args:

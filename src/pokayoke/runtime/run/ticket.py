@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.flow.finish import Entered
-from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.finish import AdmittedCall
+from pokayoke.core.flow.prepare import CallEnvironment
 from pokayoke.core.flow.steps import Raised, Reaction, Returned
 from pokayoke.errors import ToolError, UsageError
-from pokayoke.runtime.driver.tool_arguments import handed_over
+from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
 
 
 class Ticket:
@@ -20,7 +20,9 @@ class Ticket:
         arguments: what the tool has to receive; None if it must not run.
     """
 
-    def __init__(self, scene: Scene, entered: Entered | None, outcome: Outcome | None, begun: float) -> None:
+    def __init__(
+        self, scene: CallEnvironment, entered: AdmittedCall | None, outcome: Outcome | None, begun: float
+    ) -> None:
         """Hold an admitted call, or the outcome of one that was not."""
         self.scene, self.begun = scene, begun
         self.outcome = outcome
@@ -28,7 +30,9 @@ class Ticket:
         if entered is not None:
             key = entered.claim.key if entered.claim else None
             own = entered.judged.own
-            self.arguments = handed_over(entered.plan.contract, entered.arguments, entered.located, key, own=own)
+            self.arguments = build_tool_arguments(
+                entered.plan.contract, entered.arguments, entered.located, key, own=own
+            )
         self._entered = entered
         self._open = True
 
@@ -38,7 +42,7 @@ class Ticket:
         return self.outcome is None
 
     @property
-    def entered(self) -> Entered:
+    def entered(self) -> AdmittedCall:
         """The admitted call."""
         assert self._entered is not None, "only an admitted call is concluded"
         return self._entered
@@ -49,7 +53,7 @@ class Ticket:
         return self.entered.judged.call
 
     def close(self, run_id: str) -> Outcome | None:
-        """Hand the ticket in; see `closed`."""
+        """Hand the ticket in; see `close_ticket`."""
         if self.scene.run_id != run_id:
             raise UsageError(f"this ticket is of run {self.scene.run_id!a}: finish() it there")
         if not self._open:
@@ -58,7 +62,7 @@ class Ticket:
         return self.outcome
 
 
-def closed(ticket: Ticket, run_id: str) -> Outcome | None:
+def close_ticket(ticket: Ticket, run_id: str) -> Outcome | None:
     """Hand a ticket in. Returns the outcome if the call ended before the tool.
 
     Raises:
@@ -69,7 +73,7 @@ def closed(ticket: Ticket, run_id: str) -> Outcome | None:
     return ticket.close(run_id)
 
 
-def reaction(result: Any, error: BaseException | str | None) -> Reaction:
+def build_reaction(result: Any, error: BaseException | str | None) -> Reaction:
     """Return what a framework says of its tool, as the hallway reads it. With an error, the result is not looked at."""
     if error is None:
         return Returned(result)

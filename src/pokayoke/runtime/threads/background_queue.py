@@ -14,16 +14,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from pokayoke.runtime.threads.clock import LONGEST
-from pokayoke.runtime.threads.forks import renew
-from pokayoke.runtime.threads.worker_pool import started
+from pokayoke.runtime.threads.clock import LONGEST_WAIT
+from pokayoke.runtime.threads.forks import on_fork
+from pokayoke.runtime.threads.worker_pool import start_thread
 
 T = TypeVar("T")
 _PAUSE: Final = 0.05  # between two looks at a busy queue: waking a thread per item would cost the caller more
 _AT_EXIT: Final = 2.0
 
 
-class Handoff(Generic[T]):
+class BackgroundQueue(Generic[T]):
     """Hands items over to a worker thread, which starts with the first one.
 
     Args:
@@ -38,12 +38,12 @@ class Handoff(Generic[T]):
         self._dropped = 0
         self.problem: str | None = None
         self._thread: threading.Thread | None = None
-        self._begin()
-        _open.add(self)
-        renew(self, type(self).forked)
+        self._reset_state()
+        _open_queues.add(self)
+        on_fork(self, type(self).reset_after_fork)
 
     @property
-    def dropped(self) -> int:
+    def dropped_count(self) -> int:
         """Items that were not consumed: the queue was full, or consuming failed."""
         return self._dropped
 
@@ -56,7 +56,7 @@ class Handoff(Generic[T]):
         self._items.append(item)
         if not self._awake.is_set():
             if self._thread is None:
-                self._start()
+                self._start_worker()
             if self._thread is not None:  # else the next item tries again
                 self._awake.set()
 
@@ -71,7 +71,7 @@ class Handoff(Generic[T]):
         """
         if self._thread is None or threading.current_thread() is self._thread:
             return not self._items
-        end = time.monotonic() + min(timeout, LONGEST)
+        end = time.monotonic() + min(timeout, LONGEST_WAIT)
         self._hurry.set()
         self._awake.set()
         with self._done:
@@ -86,16 +86,16 @@ class Handoff(Generic[T]):
         if thread is not None and thread is not threading.current_thread():
             self._awake.set()
             self._hurry.set()
-            thread.join(max(0.1, min(timeout, LONGEST)))
+            thread.join(max(0.1, min(timeout, LONGEST_WAIT)))
         return flushed
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process: what waits is the parent's, and its worker is not here."""
         closed = self._closed
-        self._begin()
+        self._reset_state()
         self._closed = closed
 
-    def _begin(self) -> None:
+    def _reset_state(self) -> None:
         self._items: deque[T] = deque()
         self._lock = threading.Lock()
         self._done = threading.Condition()
@@ -103,18 +103,18 @@ class Handoff(Generic[T]):
         self._thread = None
         self._busy = self._closed = False
 
-    def _start(self) -> None:
+    def _start_worker(self) -> None:
         with self._lock:
             if self._thread is None:
-                self._thread = started(self._name, self._work)
+                self._thread = start_thread(self._name, self._run_worker)
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         while True:
             self._awake.wait()
             self._busy = True
             self._awake.clear()
             while self._items:
-                self._take(self._items.popleft())
+                self._consume_item(self._items.popleft())
             self._busy = False
             with self._done:
                 self._done.notify_all()
@@ -123,7 +123,7 @@ class Handoff(Generic[T]):
             self._hurry.wait(_PAUSE)
             self._hurry.clear()
 
-    def _take(self, item: T) -> None:
+    def _consume_item(self, item: T) -> None:
         try:
             self._consume(item)
         except BaseException as error:  # noqa: BLE001 - somebody's exporter: no item and no thread is its to take along
@@ -132,10 +132,10 @@ class Handoff(Generic[T]):
                 self._dropped += 1
 
 
-_open: weakref.WeakSet[Handoff[Any]] = weakref.WeakSet()
+_open_queues: weakref.WeakSet[BackgroundQueue[Any]] = weakref.WeakSet()
 
 
 @atexit.register
 def _at_exit() -> None:
-    for handoff in list(_open):
+    for handoff in list(_open_queues):
         handoff.close(_AT_EXIT)

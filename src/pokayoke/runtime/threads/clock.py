@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pokayoke.core.flow.steps import Wait
 
-LONGEST = threading.TIMEOUT_MAX / 2
+LONGEST_WAIT = threading.TIMEOUT_MAX / 2
 """Seconds that can be waited for; what is beyond them overflows, in Python or in the system."""
 
 
@@ -40,7 +40,7 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Wait before a retry; for longer than the machine can count, as long as it can."""
-        time.sleep(min(seconds, LONGEST))
+        time.sleep(min(seconds, LONGEST_WAIT))
 
     async def asleep(self, seconds: float) -> None:
         """Wait before a retry without blocking the event loop."""
@@ -49,7 +49,7 @@ class SystemClock:
         await sleep(seconds)
 
 
-def spread(step: Wait) -> float:
+def add_jitter(step: Wait) -> float:
     """The delay, spread to both sides so that many callers do not return at one moment."""
     from random import uniform  # noqa: PLC0415 - a millisecond of import, for who waits
 

@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-_living: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+_fork_hooks: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
-def renew(living: T, forked: Callable[[T], None]) -> None:
+def on_fork(living: T, forked: Callable[[T], None]) -> None:
     """Have `forked(living)` called in a child process, as long as the object lives."""
-    _living[living] = forked
+    _fork_hooks[living] = forked
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def process_token() -> str:
 
 def _after_fork() -> None:
     process_token.cache_clear()
-    for living, forked in list(_living.items()):
+    for living, forked in list(_fork_hooks.items()):
         forked(living)
 
 

@@ -16,17 +16,17 @@ from queue import SimpleQueue
 from typing import Any
 
 from pokayoke.core.flow.steps import NotStarted, Raised, Reaction, Returned, TimedOut
-from pokayoke.runtime.threads.clock import LONGEST
-from pokayoke.runtime.threads.forks import renew
+from pokayoke.runtime.threads.clock import LONGEST_WAIT
+from pokayoke.runtime.threads.forks import on_fork
 
-Late = Callable[[Reaction], None]
+LateCallback = Callable[[Reaction], None]
 
 
-def unheard(_: Reaction) -> None:
+def ignore_result(_: Reaction) -> None:
     """What answers after its deadline is not listened to."""
 
 
-def react(function: Callable[[], Any]) -> Reaction:
+def capture_result(function: Callable[[], Any]) -> Reaction:
     """Call a user's function; whatever it raises is a reaction. Only Ctrl-C goes through."""
     try:
         return Returned(function())
@@ -36,7 +36,7 @@ def react(function: Callable[[], Any]) -> Reaction:
         return Raised(error)
 
 
-def started(name: str, target: Callable[..., object], *args: Any) -> threading.Thread | None:
+def start_thread(name: str, target: Callable[..., object], *args: Any) -> threading.Thread | None:
     """Start a daemon thread; None if the system gives no more."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)
     try:
@@ -46,15 +46,18 @@ def started(name: str, target: Callable[..., object], *args: Any) -> threading.T
     return thread
 
 
-def _contained(function: Callable[[], Any]) -> Reaction:
-    """`react` in a worker, where no Ctrl-C arrives: a KeyboardInterrupt is the function's own, and ends no thread."""
+def _capture_in_worker(function: Callable[[], Any]) -> Reaction:
+    """`capture_result` in a worker, where no Ctrl-C arrives.
+
+    A KeyboardInterrupt is the function's own, and ends no thread.
+    """
     try:
-        return react(function)
+        return capture_result(function)
     except KeyboardInterrupt as error:
         return Raised(error)
 
 
-class Job:
+class WorkerJob:
     """One function on its way through a worker. Exactly one side decides that it begins, and one takes the result."""
 
     __slots__ = ("_begun", "_context", "_function", "_late", "_lock", "_ready", "_taken", "reaction")
@@ -66,7 +69,7 @@ class Job:
         self._ready = ready
         self._lock = threading.Lock()
         self._begun = self._taken = False
-        self._late: Late | None = None
+        self._late: LateCallback | None = None
         self.reaction: Reaction | None = None
 
     def run(self, free: Callable[[], None]) -> bool:
@@ -76,14 +79,14 @@ class Job:
             free: called before the waiting side wakes up, so that its next call finds this thread.
 
         Returns:
-            False if it was given up while it ran: the thread was lost, and `free` was not called.
+            False if it was given up while it ran: the thread was lost, and `free_thread` was not called.
         """
         with self._lock:
             if self._taken:
                 free()
                 return True
             self._begun = True
-        reaction = _contained(lambda: self._context.run(self._function))
+        reaction = _capture_in_worker(lambda: self._context.run(self._function))
         with self._lock:
             self.reaction = reaction
             if not self._taken:
@@ -92,10 +95,10 @@ class Job:
                 self._ready()
                 return True
         if (late := self._late) is not None:
-            _contained(lambda: late(reaction))
+            _capture_in_worker(lambda: late(reaction))
         return False
 
-    def abandon(self, late: Late | None) -> bool:
+    def abandon(self, late: LateCallback | None) -> bool:
         """Stop waiting. Returns False if there is a reaction: it came just now, or nothing has begun and never will."""
         with self._lock:
             if self._taken:
@@ -106,7 +109,7 @@ class Job:
             return self._begun
 
 
-class Workers:
+class WorkerPool:
     """A pool of daemon threads that grows as needed and forgets the ones that hang.
 
     Args:
@@ -116,17 +119,19 @@ class Workers:
     def __init__(self, max_lost: int = 32) -> None:
         """Begin without threads."""
         self._max_lost = max_lost
-        self._idle: list[SimpleQueue[Job | None]] = []
+        self._idle: list[SimpleQueue[WorkerJob | None]] = []
         self._lost = 0
         self._lock = threading.Lock()
-        renew(self, Workers.forked)
+        on_fork(self, WorkerPool.reset_after_fork)
 
     @property
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         """Threads that hang past their deadline at this moment."""
         return self._lost
 
-    def run(self, function: Callable[[], Any], timeout: float, late: Late | None = None) -> Reaction:
+    def run_with_deadline(
+        self, function: Callable[[], Any], timeout: float, late: LateCallback | None = None
+    ) -> Reaction:
         """Run `function`, wait `timeout` seconds for it at most.
 
         Args:
@@ -139,34 +144,34 @@ class Workers:
         """
         done = threading.Lock()
         done.acquire()
-        job = self.start(function, done.release)
+        job = self.start_job(function, done.release)
         if job is None:
-            return self.refusal()
+            return self.no_thread_reaction()
         try:
-            came = done.acquire(timeout=min(timeout, LONGEST))
+            came = done.acquire(timeout=min(timeout, LONGEST_WAIT))
         except BaseException:  # Ctrl-C, which stops no worker
-            self.desert(job, late)
+            self.desert_job(job, late)
             raise
         if not came and self.give_up(job, late):
             return TimedOut(timeout)
         assert job.reaction is not None, "a finished job has a reaction"
         return job.reaction
 
-    def start(self, function: Callable[[], Any], ready: Callable[[], None]) -> Job | None:
+    def start_job(self, function: Callable[[], Any], ready: Callable[[], None]) -> WorkerJob | None:
         """Hand a function to a thread; None if there is none: too many hang, or the system gives no more."""
         if self._lost >= self._max_lost:
             return None
-        job = Job(function, ready)
+        job = WorkerJob(function, ready)
         try:
             inbox = self._idle.pop()
         except IndexError:
-            inbox = SimpleQueue[Job | None]()
-            if started("pokayoke-worker", _work, weakref.ref(self), inbox) is None:
+            inbox = SimpleQueue[WorkerJob | None]()
+            if start_thread("pokayoke-worker", _run_thread, weakref.ref(self), inbox) is None:
                 return None
         inbox.put(job)
         return job
 
-    def give_up(self, job: Job, late: Late | None) -> bool:
+    def give_up(self, job: WorkerJob, late: LateCallback | None) -> bool:
         """Count the job's thread as lost. Returns False if the job has its reaction after all, or has not begun."""
         with self._lock:
             if not job.abandon(late):
@@ -174,19 +179,19 @@ class Workers:
             self._lost += 1
         return True
 
-    def desert(self, job: Job, late: Late | None) -> None:
+    def desert_job(self, job: WorkerJob, late: LateCallback | None) -> None:
         """Leave a job whose caller was interrupted or cancelled: what comes of it is late, also if it is there now."""
         if not self.give_up(job, late) and late is not None:
             reaction = job.reaction
             assert reaction is not None, "a finished job has a reaction"
-            self.tell(late, reaction)
+            self.deliver_late(late, reaction)
 
-    def tell(self, late: Late, reaction: Reaction) -> None:
+    def deliver_late(self, late: LateCallback, reaction: Reaction) -> None:
         """Tell what came late in a thread; without one, in the caller's: that is better than not at all."""
-        if self.start(lambda: late(reaction), lambda: None) is None:
-            _contained(lambda: late(reaction))
+        if self.start_job(lambda: late(reaction), lambda: None) is None:
+            _capture_in_worker(lambda: late(reaction))
 
-    def refusal(self) -> NotStarted:
+    def no_thread_reaction(self) -> NotStarted:
         """The reaction for a function that found no thread."""
         return NotStarted(f"no thread is free for it; {self._lost} earlier calls hang past their deadline")
 
@@ -200,33 +205,33 @@ class Workers:
         """A pool that was never closed leaves no thread behind, either."""
         self.close()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a child process: the parent's threads do not exist there."""
         self._idle, self._lost, self._lock = [], 0, threading.Lock()
 
-    def take_back(self, inbox: SimpleQueue[Job | None]) -> None:
+    def take_back(self, inbox: SimpleQueue[WorkerJob | None]) -> None:
         """Keep a thread that has nothing to do."""
         self._idle.append(inbox)
 
-    def found(self) -> None:
+    def count_returned(self) -> None:
         """Count a thread that hung as one that came back."""
         with self._lock:
             self._lost -= 1
 
 
-def _work(pool: weakref.ref[Workers], inbox: SimpleQueue[Job | None]) -> None:
+def _run_thread(pool: weakref.ref[WorkerPool], inbox: SimpleQueue[WorkerJob | None]) -> None:
     """What a thread does. It does not hold its pool: one that nobody has any more ends its threads."""
 
-    def free() -> None:
+    def free_thread() -> None:
         if (workers := pool()) is None:
             inbox.put(None)
         else:
             workers.take_back(inbox)
 
     while (job := inbox.get()) is not None:
-        if not job.run(free):
+        if not job.run(free_thread):
             if (workers := pool()) is not None:
-                workers.found()
+                workers.count_returned()
             del workers
-            free()
+            free_thread()
         del job  # a thread that waits must not keep what it did last

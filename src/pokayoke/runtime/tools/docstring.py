@@ -52,14 +52,14 @@ def read_docstring(text: str) -> Docstring:
     for title, body in sections:
         style, _, heading = title.partition(" ")
         if style == "sphinx":
-            arguments |= _entries(body, _SPHINX_ENTRY)
+            arguments |= _parse_entries(body, _SPHINX_ENTRY)
         elif heading in _ARGUMENTS:
             entry = _GOOGLE_ENTRY if style == "google" else _NUMPY_ENTRY
-            arguments |= _entries(body if style == "google" else body[1:], entry)
+            arguments |= _parse_entries(body if style == "google" else body[1:], entry)
     return Docstring("\n".join(sections[0][1]).strip(), arguments)
 
 
-def _entries(body: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
+def _parse_entries(body: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
     """Return name and description of the entries; what is indented below one belongs to it."""
     found: dict[str, list[str]] = {}
     name = ""

@@ -21,7 +21,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ContractError
 
-_DECLARED = inspect.Signature.empty
+_UNDECLARED = inspect.Signature.empty
 
 
 @overload
@@ -68,10 +68,10 @@ def tool(
         ContractError: the signature cannot be a tool's; the message says what to change.
     """
 
-    def make(function: Callable[..., Any]) -> Contract:
+    def make_contract(function: Callable[..., Any]) -> Contract:
         return from_function(function, effect=effect, name=name, output=output, **fields)
 
-    return make if function is None else make(function)
+    return make_contract if function is None else make_contract(function)
 
 
 def from_function(
@@ -93,13 +93,13 @@ def from_function(
     from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - loaded with the first tool
     from pokayoke.runtime.tools.docstring import read_docstring  # noqa: PLC0415 - as above
 
-    signature, hints = _signature(function, named)
+    signature, hints = _tool_signature(function, named)
     _check_paths(named, hints, fields.get("paths") or {})
-    notes = read_docstring(inspect.getdoc(_written(function)) or "")
+    notes = read_docstring(inspect.getdoc(_unwrap_partial(function)) or "")
     arguments = _arguments_type(named, signature, hints)
     where = f"arguments of {named!r}"
     schema = typed.input_schema_of(arguments, where)
-    _describe(schema, notes.arguments)
+    _add_descriptions(schema, notes.arguments)
     _show_defaults(schema, signature)
     made: dict[str, Any] = {
         "description": notes.summary,
@@ -108,12 +108,12 @@ def from_function(
         "defined_in_code": True,
         **fields,
     }
-    if not all(typed.is_plain(hints[parameter]) for parameter in signature.parameters):
-        adapter = typed.adapter_of(arguments, where)
-        made["handler"] = typed.converting(function, adapter, spread=True)
-        made["validate_input"] = typed.validator(adapter, fields.get("key_argument"))
-    promised = output if output is not None else hints.get("return", _DECLARED)
-    made["output_schema"] = typed.output_contract(promised, f"output of {named!r}")
+    if not all(typed.needs_no_conversion(hints[parameter]) for parameter in signature.parameters):
+        adapter = typed.build_type_adapter(arguments, where)
+        made["handler"] = typed.build_typed_handler(function, adapter, spread=True)
+        made["validate_input"] = typed.build_validator(adapter, fields.get("key_argument"))
+    promised = output if output is not None else hints.get("return", _UNDECLARED)
+    made["output_schema"] = typed.output_schema_from(promised, f"output of {named!r}")
     return Contract.from_schema(named, schema, effect=effect, **made)
 
 
@@ -122,26 +122,26 @@ def _check_paths(name: str, hints: dict[str, Any], paths: typing.Mapping[str, An
     from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - loaded with the first tool
     from pokayoke.runtime.files.workspace import ConfinedPath  # noqa: PLC0415 - as above
 
-    typed.refuse_unconfined(name, hints, paths)
+    typed.refuse_unconfined_paths(name, hints, paths)
     for argument, kind in hints.items():
-        if argument not in paths and argument != "return" and typed.mentions(kind, ConfinedPath):
+        if argument not in paths and argument != "return" and typed.mentions_type(kind, ConfinedPath):
             raise ContractError(f"{name}: {argument!r} is a ConfinedPath. Say with paths= where it may lead")
 
 
-def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function whose text has the annotations and the docstring."""
     bound: Any = function
     written: Callable[..., Any] = bound.func if isinstance(bound, partial) else bound
     return written
 
 
-def _signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, dict[str, Any]]:
+def _tool_signature(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, dict[str, Any]]:
     """Return the signature and the resolved annotations of a function that can be a tool."""
     try:
         signature = inspect.signature(function)
     except ValueError as exc:  # a built-in function, for one
         raise ContractError(f"{name}: {exc}. Wrap it in a function with annotated parameters") from None
-    written = _written(function)
+    written = _unwrap_partial(function)
     if written is not function:  # what is bound is no argument, and its value nothing for a model to read
         bound: Any = function
         free = [one for one in signature.parameters.values() if one.name not in bound.keywords]
@@ -215,7 +215,7 @@ def _show_defaults(schema: dict[str, Any], signature: inspect.Signature) -> None
             schema["properties"][name].setdefault("default", shown)
 
 
-def _describe(schema: dict[str, Any], notes: dict[str, str]) -> None:
+def _add_descriptions(schema: dict[str, Any], notes: dict[str, str]) -> None:
     """Give arguments the description their docstring has, unless their type brought one."""
     schema.pop("description", None)
     for name, note in notes.items():

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from pokayoke.core.catalogue.search import Index, close
+from pokayoke.core.catalogue.search import WordIndex, close_candidates
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.importers import meant
-from pokayoke.core.contract.names import key
+from pokayoke.core.contract.importers import did_you_mean
+from pokayoke.core.contract.names import fold_name
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.host_input import whole_number
+from pokayoke.core.host_input import as_whole_number
 from pokayoke.core.text.clip import clip
 from pokayoke.errors import UsageError
 from pokayoke.runtime.tools.view import FINDERS, OWN_TOOLS
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
-    from pokayoke.runtime.tools.view import View
+    from pokayoke.runtime.tools.view import ToolView
 
 _FOUND: Final = 10
 _LINE: Final = 160
@@ -40,7 +40,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-class Searching(msgspec.Struct, frozen=True):
+class CatalogueIndex(msgspec.Struct, frozen=True):
     """What all runs share that select from one catalogue.
 
     Attributes:
@@ -52,21 +52,21 @@ class Searching(msgspec.Struct, frozen=True):
 
     plain: Snapshot
     snapshot: Snapshot
-    index: Index
+    index: WordIndex
     finder: Contract
 
 
-def searching(view: View) -> Searching:
+def index_catalogue(view: ToolView) -> CatalogueIndex:
     """Index a catalogue. Takes about a millisecond for ten tools; views keep it."""
     plain, tools = view.snapshot, view.tools
-    taken = {key(name) for name in (*plain.catalogue.names, view.pager.name)}
-    finder = _finder(next(name for name in FINDERS if key(name) not in taken))
+    taken = {fold_name(name) for name in (*plain.catalogue.names, view.pager.name)}
+    finder = _finder_tool(next(name for name in FINDERS if fold_name(name) not in taken))
     pager = () if view.pager.name in plain.catalogue.names else (view.pager,)
-    return Searching(plain, view.extended(*pager, finder), Index(tools), finder)
+    return CatalogueIndex(plain, view.snapshot_with(*pager, finder), WordIndex(tools), finder)
 
 
 @lru_cache(maxsize=len(FINDERS))
-def _finder(name: str) -> Contract:
+def _finder_tool(name: str) -> Contract:
     return Contract.from_schema(name, _SCHEMA, effect="read", output_schema={"type": "object"}, description=_TEXT)
 
 
@@ -91,15 +91,15 @@ class Selection:
         """Choose the candidates for a text."""
         if not isinstance(cast("object", text), str):
             raise UsageError(f"tools are chosen for a text, got {type(text).__name__}: take the text of the message")
-        if whole_number(most, "the number of candidates") < 0:
+        if as_whole_number(most, "the number of candidates") < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
         self._view = run.view
-        self._known = {one.name: one for one in self._view.snapshot.offered(run.principal)}
-        index = self._view.searching.index
-        self.close = close(index.rank(text, most, only=self._known))
-        self._offered = dict.fromkeys([one.name for one in index.choose(text, most, only=self._known)])
+        self._known = {one.name: one for one in self._view.snapshot.offered_tools(run.principal)}
+        index = self._view.catalogue_index.index
+        self.close = close_candidates(index.rank_tools(text, most, only=self._known))
+        self._offered = dict.fromkeys([one.name for one in index.choose_tools(text, most, only=self._known)])
         for name in used:
-            self.add(name)
+            self.add_tool(name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,32 +109,32 @@ class Selection:
     @property
     def snapshot(self) -> Snapshot:
         """The contracts in force, with the tool to find others by."""
-        return self._view.searching.snapshot
+        return self._view.catalogue_index.snapshot
 
     @property
     def finder(self) -> Contract:
         """The tool to find others by."""
-        return self._view.searching.finder
+        return self._view.catalogue_index.finder
 
-    def shows(self, name: str) -> bool:
+    def has_tool(self, name: str) -> bool:
         """True if a tool is on offer, or is the one to find others by."""
         return name in self._offered or name == self.finder.name
 
-    def add(self, name: str) -> None:
+    def add_tool(self, name: str) -> None:
         """Offer one more tool, if there is one of that name: it was called, so its schema may be needed."""
         if name in self._known:
             self._offered.setdefault(name)
 
-    def find(self, query: str) -> dict[str, Any]:
+    def find_tools(self, query: str) -> dict[str, Any]:
         """Answer the model's search: names and one line each, on offer from now on."""
-        ranked = self._view.searching.index.rank(query, _FOUND, only=self._known)
+        ranked = self._view.catalogue_index.index.rank_tools(query, _FOUND, only=self._known)
         for one in ranked:
-            self.add(one.name)
-        listed = [{"name": one.name, "about": _line(self._known[one.name])} for one in ranked]
-        return {"tools": listed, "note": _note(close(ranked), found=bool(ranked))}
+            self.add_tool(one.name)
+        listed = [{"name": one.name, "about": _about_line(self._known[one.name])} for one in ranked]
+        return {"tools": listed, "note": _search_note(close_candidates(ranked), found=bool(ranked))}
 
 
-def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
+def offered_tools(run: Run, names: Collection[str] | None) -> list[Contract]:
     """Return the tools to offer with the next request.
 
     Args:
@@ -146,14 +146,14 @@ def shown(run: Run, names: Collection[str] | None) -> list[Contract]:
     """
     if isinstance(names, str):
         raise UsageError(f"names is a list of tools, such as [{names!r}], not a text")
-    selection, contracts = run.selection, run.snapshot.offered(run.principal)
+    selection, contracts = run.selection, run.snapshot.offered_tools(run.principal)
     if names is not None:
         _refuse_unknown(run, names)
         return [one for one in contracts if one.name in names]
     if selection is None:
         return contracts
     pager = run.guard.pager
-    return [one for one in contracts if selection.shows(one.name) or (one is pager and run.progress.texts.any)]
+    return [one for one in contracts if selection.has_tool(one.name) or (one is pager and run.progress.texts.any)]
 
 
 def _refuse_unknown(run: Run, names: Collection[str]) -> None:
@@ -161,14 +161,14 @@ def _refuse_unknown(run: Run, names: Collection[str]) -> None:
     rollout = run.guard.rollout
     known = {*run.snapshot.catalogue.names, *(() if rollout is None else rollout.edition.names)}
     if unknown := [name for name in names if name not in known and name not in OWN_TOOLS]:
-        raise UsageError(f"names holds {unknown[0]!r}, and no tool is called so. {meant(unknown, known)}")
+        raise UsageError(f"names holds {unknown[0]!r}, and no tool is called so. {did_you_mean(unknown, known)}")
 
 
-def _line(contract: Contract) -> str:
+def _about_line(contract: Contract) -> str:
     return clip(" ".join((contract.description or "").split()), _LINE)
 
 
-def _note(near: tuple[str, ...], *, found: bool) -> str:
+def _search_note(near: tuple[str, ...], *, found: bool) -> str:
     if not found:
         return "Nothing fits these words. Try others, or tell the user that there is no such tool."
     if near:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pokayoke.core.catalogue.unknown_names import misnamed, unsourced
+from pokayoke.core.catalogue.unknown_names import unknown_names, unknown_sources
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.plan import Snapshot, snapshot
+from pokayoke.core.flow.plan import Snapshot, build_snapshot
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.loop_guard import Kind
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.config.config import dotted
+from pokayoke.runtime.config.config import dotted_path
 from pokayoke.runtime.files.roots import Roots, prepare_roots
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.tools.selection import Searching
+    from pokayoke.runtime.tools.selection import CatalogueIndex
 
 FINDERS: Final = ("find_tools", "search_tools", "pokayoke_find_tools")
 """Names that the tool to find others by may have, the first that is free."""
@@ -36,7 +36,7 @@ _PAGER_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def strange_names(contracts: Sequence[Contract], policy: Policy) -> str:
+def unknown_names_report(contracts: Sequence[Contract], policy: Policy) -> str:
     """Say which names in a policy and in contracts mean no tool, a line each.
 
     Args:
@@ -45,11 +45,11 @@ def strange_names(contracts: Sequence[Contract], policy: Policy) -> str:
     """
     if not contracts:
         return ""
-    lines = [f"`{dotted(place)}` {text}" for place, text in misnamed(policy, contracts, OWN_TOOLS)]
-    return "\n".join([*lines, *(f"{ident}: {text}" for ident, text in unsourced(contracts, OWN_TOOLS))])
+    lines = [f"`{dotted_path(place)}` {text}" for place, text in unknown_names(policy, contracts, OWN_TOOLS)]
+    return "\n".join([*lines, *(f"{ident}: {text}" for ident, text in unknown_sources(contracts, OWN_TOOLS))])
 
 
-class View:
+class ToolView:
     """The tools that some runs see. It is renewed in place: open runs follow the policy.
 
     Args:
@@ -64,18 +64,18 @@ class View:
     """
 
     def __init__(self, pager: Contract, kinds: tuple[Kind, ...], *, watched: bool = False) -> None:
-        """Begin empty; what `prepared` returns fills it."""
+        """Begin empty; what `prepare_swap` returns fills it."""
         self.pager, self.watched = pager, watched
         self.tools: tuple[Contract, ...] = ()
         self.snapshot: Snapshot
         self.paged: Snapshot
         self._kinds = kinds
-        self._searching: Searching | None = None
+        self._searching: CatalogueIndex | None = None
         self._all: tuple[Contract, ...] = ()
         self._withdrawn: Collection[str] = ()
         self._shadows: tuple[Contract, ...] = ()
 
-    def prepared(
+    def prepare_swap(
         self,
         contracts: Iterable[Contract],
         policy: Policy,
@@ -97,35 +97,35 @@ class View:
         """
         kept, beside = tuple(contracts), tuple(shadows)
         own_pager = any(contract.name == self.pager.name for contract in kept)
-        plain = snapshot(kept, policy, self._kinds, withdrawn=withdrawn, shadows=beside)
+        plain = build_snapshot(kept, policy, self._kinds, withdrawn=withdrawn, shadows=beside)
         paged = plain
         if not own_pager:
-            paged = snapshot(kept, policy, self._kinds, own=(self.pager,), withdrawn=withdrawn, shadows=beside)
+            paged = build_snapshot(kept, policy, self._kinds, own=(self.pager,), withdrawn=withdrawn, shadows=beside)
 
-        def use() -> None:
+        def put_in_force() -> None:
             self._all, self._withdrawn, self._shadows = kept, withdrawn, beside
             self.snapshot, self.paged = plain, paged
             self.tools = tuple(one for one in kept if one.id not in withdrawn)
 
-        return use
+        return put_in_force
 
-    def extended(self, *own: Contract) -> Snapshot:
+    def snapshot_with(self, *own: Contract) -> Snapshot:
         """Return what is in force, and some more of the guard's own tools."""
         policy, out, beside = self.snapshot.policy, self._withdrawn, self._shadows
-        return snapshot(self._all, policy, self._kinds, own=own, withdrawn=out, shadows=beside)
+        return build_snapshot(self._all, policy, self._kinds, own=own, withdrawn=out, shadows=beside)
 
     @property
-    def searching(self) -> Searching:
+    def catalogue_index(self) -> CatalogueIndex:
         """The catalogue as runs see it that select from it."""
-        from pokayoke.runtime.tools.selection import searching  # noqa: PLC0415 - for large catalogues only
+        from pokayoke.runtime.tools.selection import index_catalogue  # noqa: PLC0415 - for large catalogues only
 
         found = self._searching
         if found is None or found.plain is not self.snapshot:
-            found = self._searching = searching(self)
+            found = self._searching = index_catalogue(self)
         return found
 
 
-def pager() -> Contract:
+def paging_tool() -> Contract:
     """Return the tool with which a model reads on in a long output."""
     return Contract.from_schema(
         _PAGER,
@@ -138,7 +138,7 @@ def pager() -> Contract:
     )
 
 
-def rooted(tool: Contract | Callable[..., Any], before: Contract | None = None) -> Contract:
+def resolve_roots(tool: Contract | Callable[..., Any], before: Contract | None = None) -> Contract:
     """Return the contract with its roots resolved; those that are already stay what they were resolved to.
 
     Args:
@@ -156,10 +156,10 @@ def rooted(tool: Contract | Callable[..., Any], before: Contract | None = None) 
     if all(isinstance(roots, Roots) for roots in tool.paths.values()):
         return tool
     known: Mapping[str, tuple[str, ...]] = {} if before is None else before.paths
-    return replace(tool, paths={name: _resolved(roots, known.get(name)) for name, roots in tool.paths.items()})
+    return replace(tool, paths={name: _keep_or_resolve(roots, known.get(name)) for name, roots in tool.paths.items()})
 
 
-def _resolved(roots: tuple[str, ...], before: tuple[str, ...] | None) -> Roots:
+def _keep_or_resolve(roots: tuple[str, ...], before: tuple[str, ...] | None) -> Roots:
     if isinstance(roots, Roots):
         return roots
     return before if isinstance(before, Roots) and before.declared == roots else prepare_roots(roots)

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from pokayoke.core.call import Finding, Outcome, Raw, ToolCall
-from pokayoke.core.flow.prepare import Scene
+from pokayoke.core.flow.prepare import CallEnvironment
 from pokayoke.core.flow.shadow import shadow_event
 from pokayoke.core.flow.steps import Invoke, Reaction, Returned, Step
 from pokayoke.core.json.serialise import serialise
-from pokayoke.core.output.transport import as_wire
+from pokayoke.core.output.transport import as_wire_response
 from pokayoke.core.policy import Policy
-from pokayoke.runtime.threads.background_queue import Handoff
+from pokayoke.runtime.threads.background_queue import BackgroundQueue
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MOST_WAITING: Final = 1_000
-_AS_THEY_ARE: Final = frozenset((str, bytes, int, float, bool, type(None), Raw))
+_IMMUTABLE_TYPES: Final = frozenset((str, bytes, int, float, bool, type(None), Raw))
 
 
-class Seen(msgspec.Struct, frozen=True):
+class CompletedCall(msgspec.Struct, frozen=True):
     """A call that has ended.
 
     Args:
@@ -44,14 +44,14 @@ class Seen(msgspec.Struct, frozen=True):
     """
 
     call: ToolCall
-    scene: Scene
+    scene: CallEnvironment
     tool: str
     raw: Any | UnsetType
     raised: bool
     refused: bool
 
 
-class Beside:
+class BackgroundObserver:
     """Looks on for one guard, in a thread of its own.
 
     Args:
@@ -63,14 +63,16 @@ class Beside:
         self._guard = guard
         self._policy: Policy | None = None
         self._sampler: Sampler | None = None
-        self._waiting: Handoff[Seen] = Handoff(self._look, _MOST_WAITING, "pokayoke-beside")
+        self._waiting: BackgroundQueue[CompletedCall] = BackgroundQueue(
+            self._process_call, _MOST_WAITING, "pokayoke-beside"
+        )
 
     @property
-    def dropped(self) -> int:
+    def dropped_count(self) -> int:
         """Calls that were not looked at: too many waited, or looking failed."""
-        return self._waiting.dropped
+        return self._waiting.dropped_count
 
-    def prepared(self, policy: Policy) -> Callable[[], None]:
+    def prepare_swap(self, policy: Policy) -> Callable[[], None]:
         """Open the sample a policy names. What is returned writes it, of the tools that are then in force.
 
         Raises:
@@ -85,18 +87,18 @@ class Beside:
 
                 sampler = Sampler(policy.trace)
 
-        def use() -> None:
+        def put_in_force() -> None:
             if old is not None and old is not sampler:
                 self.flush()
                 old.close()
             self._sampler, self._policy = sampler, policy
             if sampler is not None:
-                sampler.use(self._guard.tools, policy)
+                sampler.use_contracts(self._guard.tools, policy)
 
-        return use
+        return put_in_force
 
-    def seen(
-        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reaction: Reaction | None
+    def observe_steps(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: CallEnvironment, reaction: Reaction | None
     ) -> Generator[Step, Any, T]:
         """Return the steps of a call as they are, unless somebody wants to look at it.
 
@@ -106,8 +108,8 @@ class Beside:
             scene: its scene.
             reaction: of the tool, if a framework has run it already.
         """
-        if scene.snapshot.shadows or (self._sampler is not None and self._sampler.wants(scene.run_id)):
-            return self._watched(steps, call, scene, reaction)
+        if scene.snapshot.shadows or (self._sampler is not None and self._sampler.is_sampled(scene.run_id)):
+            return self._watch_steps(steps, call, scene, reaction)
         return steps
 
     def flush(self, timeout: float = 5.0) -> bool:
@@ -120,50 +122,50 @@ class Beside:
         if self._sampler is not None:
             self._sampler.close()
 
-    def _watched(
-        self, steps: Generator[Step, Any, T], call: ToolCall, scene: Scene, reaction: Reaction | None
+    def _watch_steps(
+        self, steps: Generator[Step, Any, T], call: ToolCall, scene: CallEnvironment, reaction: Reaction | None
     ) -> Generator[Step, Any, T]:
         """Pass every step through, and remember how the tool reacted before anybody can change what it returned."""
         limit = 4 * scene.snapshot.policy.validation.tool_output.max_chars
-        raw = UNSET if reaction is None else frozen(reaction, limit)
-        call = _frozen_call(call, limit)
+        raw = UNSET if reaction is None else freeze_reaction(reaction, limit)
+        call = _freeze_call(call, limit)
         try:
             step = next(steps)
             while True:
                 answer = yield step
                 if type(step) is Invoke:
                     reaction = answer[0]
-                    raw = frozen(answer[0], limit)
+                    raw = freeze_reaction(answer[0], limit)
                 step = steps.send(answer)
         except StopIteration as end:
             outcome: T = end.value
         if isinstance(outcome, Outcome):
             raised = reaction is not None and not isinstance(reaction, Returned)
-            self._waiting.offer(Seen(call, scene, outcome.tool, raw, raised, reaction is None))
+            self._waiting.offer(CompletedCall(call, scene, outcome.tool, raw, raised, reaction is None))
         return outcome
 
-    def _look(self, seen: Seen) -> None:
+    def _process_call(self, seen: CompletedCall) -> None:
         """Look at one call, in the thread."""
         try:
-            self._compare(seen)
+            self._compare_shadow(seen)
         finally:
             sampler = self._sampler
-            if sampler is not None and sampler.wants(seen.scene.run_id):
-                self._sample(sampler, seen)
+            if sampler is not None and sampler.is_sampled(seen.scene.run_id):
+                self._sample_call(sampler, seen)
 
-    def _sample(self, sampler: Sampler, seen: Seen) -> None:
+    def _sample_call(self, sampler: Sampler, seen: CompletedCall) -> None:
         """Write one call; one that cannot be written leaves a word, or the sample would read like all there was."""
-        if not sampler.take(seen):
+        if not sampler.write_call(seen):
             self._guard.trace.record({
                 "ts": seen.scene.now, "run_id": seen.scene.run_id, "step": seen.scene.step, "event": "sample",
                 "tool": seen.tool, "ok": False, "call_id": seen.call.id,
                 "reason": "withheld from the sample: with pseudonyms it would be judged otherwise",
             })  # fmt: skip
 
-    def _compare(self, seen: Seen) -> None:
+    def _compare_shadow(self, seen: CompletedCall) -> None:
         scene = seen.scene
         beside = scene.snapshot.shadows.get(seen.tool)
-        stable = scene.snapshot.find(seen.tool)
+        stable = scene.snapshot.find_plan(seen.tool)
         if beside is None or isinstance(stable, Finding):
             return
         call = msgspec.structs.replace(seen.call, name=seen.tool)
@@ -179,7 +181,7 @@ class Beside:
         self._guard.trace.record(event)
 
 
-def frozen(reaction: Reaction, limit: int) -> Any | UnsetType:
+def freeze_reaction(reaction: Reaction, limit: int) -> Any | UnsetType:
     """Return what a tool returned so that no later change reaches it; UNSET where there is nothing to keep.
 
     Args:
@@ -189,10 +191,10 @@ def frozen(reaction: Reaction, limit: int) -> Any | UnsetType:
     if not isinstance(reaction, Returned):
         return UNSET
     value = reaction.value
-    if type(value) in _AS_THEY_ARE:
+    if type(value) in _IMMUTABLE_TYPES:
         return value
     try:
-        wire = None if isinstance(value, dict) else as_wire(value)
+        wire = None if isinstance(value, dict) else as_wire_response(value)
         if wire is not None and wire.body is not None:
             return Raw(wire.body, wire.content_type, wire.status)
         done = serialise(value, max_bytes=limit)
@@ -201,8 +203,8 @@ def frozen(reaction: Reaction, limit: int) -> Any | UnsetType:
     return UNSET if isinstance(done, Finding) or done.decimals else done.value
 
 
-def _frozen_call(call: ToolCall, limit: int) -> ToolCall:
+def _freeze_call(call: ToolCall, limit: int) -> ToolCall:
     if not isinstance(call.arguments, dict):
         return call
-    kept = frozen(Returned(call.arguments), limit)
+    kept = freeze_reaction(Returned(call.arguments), limit)
     return msgspec.structs.replace(call, arguments={} if kept is UNSET else kept)

@@ -30,7 +30,7 @@ else:
 
 # O_NONBLOCK: opening a pipe that nobody reads must not wait. O_APPEND: the kernel places each write.
 _FLAGS: Final = os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_ELSEWHERE: Final = -1  # no place at which a write of ours ended
+_NO_POSITION: Final = -1  # no place at which a write of ours ended
 _LOOK_SECONDS: Final = 0.1
 """How long may be written to a file that was moved away. If it was deleted, what was written then is written again."""
 _MOST_UNSURE: Final = 1_048_576  # bytes
@@ -71,7 +71,7 @@ class TraceFile:
         self.dropped = 0
         self.problem: str | None = None
         self._max_bytes, self._backups, self._option = max_bytes, backups, option
-        self._use(self._opened())
+        self._adopt_descriptor(self._open_or_refuse())
 
     def append(self, lines: list[bytes]) -> None:
         """Hand lines (without their newlines) to the operating system, all in one write.
@@ -109,13 +109,13 @@ class TraceFile:
             if self._fd >= 0 and self._unsure and os.fstat(self._fd).st_nlink == 0:
                 gone, self._unsure, self._looked = self._unsure, [], -math.inf
                 self.append(gone)
-        self._let_go()
+        self._close_descriptor()
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process: what was written so far is the parent's to write again."""
         self._unsure = []
         if self._fd >= 0:
@@ -125,9 +125,9 @@ class TraceFile:
             except OSError as error:
                 self.problem = str(error)
 
-    def _opened(self) -> int:
+    def _open_or_refuse(self) -> int:
         try:
-            fd = _open(self.path)
+            fd = _open_file(self.path)
         except _OtherKindError:
             raise ConfigurationError(f"{self._option} {self.path!r} is not a regular file. Name another one.") from None
         except OSError as error:
@@ -153,28 +153,28 @@ class TraceFile:
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS and coming <= self._room:
             return []
-        there, size = self._there(), 0
+        there, size = self._stat_own_file(), 0
         gone: list[bytes] = []
         if there is None:
             if os.fstat(self._fd).st_nlink == 0:
                 gone = self._unsure
             self._reopen()
         elif there.st_size > 0 and there.st_size + coming > self._max_bytes and self._may_rotate():
-            self._rotate()
+            self._rotate_files()
             self._reopen()
         else:
             size = there.st_size
         self._looked, self._unsure, self._room = now, [], min(_MOST_UNSURE, self._max_bytes - size)
         return gone
 
-    def _there(self) -> os.stat_result | None:
+    def _stat_own_file(self) -> os.stat_result | None:
         """What the path leads to, if that is the open file."""
         try:
             there = os.stat(self.path)  # noqa: PTH116 - a quarter of the time of a Path's
         except FileNotFoundError:
             return None
         # An inode number is not given away again while our descriptor holds the inode.
-        return there if _identity(there) == self._ours else None
+        return there if _file_identity(there) == self._ours else None
 
     def _may_rotate(self) -> bool:
         """True for one process at a time. Never waits: a stopped process may hold the lock for ever."""
@@ -185,9 +185,9 @@ class TraceFile:
         except OSError:
             return False
         # Whoever waited for this inode after it was moved must not move its successor.
-        return self._there() is not None
+        return self._stat_own_file() is not None
 
-    def _rotate(self) -> None:
+    def _rotate_files(self) -> None:
         if self._backups == 0:
             Path(self.path).unlink()
             return
@@ -198,20 +198,20 @@ class TraceFile:
         Path(self.path).replace(f"{self.path}.1")
 
     def _reopen(self) -> None:
-        fresh = _open(self.path)
-        self._let_go()
-        self._use(fresh)
+        fresh = _open_file(self.path)
+        self._close_descriptor()
+        self._adopt_descriptor(fresh)
 
-    def _let_go(self) -> None:
+    def _close_descriptor(self) -> None:
         """Close the descriptor. It is nobody's before it is closed: its number may be another file's at once."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with suppress(OSError):  # a network's file system may say only now what it could not keep
                 os.close(fd)
 
-    def _use(self, fd: int) -> None:
-        self._fd, self._ours, self._torn = fd, _identity(os.fstat(fd)), False
-        self._end, self._looked, self._room, self._unsure = _ELSEWHERE, -math.inf, 0, []
+    def _adopt_descriptor(self, fd: int) -> None:
+        self._fd, self._ours, self._torn = fd, _file_identity(os.fstat(fd)), False
+        self._end, self._looked, self._room, self._unsure = _NO_POSITION, -math.inf, 0, []
 
     def _is_behind_half_a_line(self, size: int) -> bool:
         """Whether the last write, of so many bytes, was put behind half a line that another process left there."""
@@ -224,7 +224,7 @@ class TraceFile:
             return False
 
 
-def _open(path: str) -> int:
+def _open_file(path: str) -> int:
     """Open a regular file for appending, made if need be, and for reading if that is permitted.
 
     Raises:
@@ -244,7 +244,7 @@ class _OtherKindError(OSError):
     """A folder, pipe or device is where a file should be."""
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _file_identity(found: os.stat_result) -> tuple[int, int]:
     """Return what tells a file from every other one."""
     return found.st_ino, found.st_dev
 

@@ -15,17 +15,17 @@ import msgspec
 import orjson
 
 from pokayoke.core.flow.finish import UNCHECKED
-from pokayoke.core.json.dump import dumps
-from pokayoke.core.redaction.redactor import FAILED
-from pokayoke.core.text.regex import matcher
+from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.redaction.redactor import REDACTION_FAILED
+from pokayoke.core.text.regex import linear_search
 
 # Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
 # and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
-OURS: Final = frozenset(
+SAFE_FIELDS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
     | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence", "wire"}
 )
-COMMON: Final = OURS | {"arguments", "result"}
+COMMON_FIELDS: Final = SAFE_FIELDS | {"arguments", "result"}
 """What an event of a call that ended well holds: names, numbers and the two payloads."""
 _FINDINGS: Final = frozenset({"findings"})
 _SHORT_TEXT: Final = 1_000
@@ -33,39 +33,39 @@ _MOST_FINDINGS: Final = 20
 
 # What ends a line or moves a terminal's cursor although JSON allows it in a string: C1 controls, U+2028,
 # U+2029, and the marks that reorder text. Written as \uXXXX it is the same JSON.
-_UNQUIET: Final = r"[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-_unquiet = re.compile(_UNQUIET)
+_CONTROLS: Final = r"[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+_controls = re.compile(_CONTROLS)
 # In UTF-8 each of them begins with one of these three bytes, which most texts do without.
 _LEAD_E2, _LEAD_C2, _LEAD_D8 = b"\xe2\xc2\xd8"
 
 
 @functools.cache
-def _unquiet_search() -> Callable[[str], bool]:
+def _controls_search() -> Callable[[str], bool]:
     """Compile once, and not while importing."""
-    return matcher(_UNQUIET)
+    return linear_search(_CONTROLS)
 
 
-def is_quiet(data: bytes) -> bool:
+def has_no_controls(data: bytes) -> bool:
     """True if none of those characters can stand in this text."""
     return data.isascii() or not (_LEAD_E2 in data or _LEAD_C2 in data or _LEAD_D8 in data)
 
 
-def quiet(line: bytes) -> bytes:
+def escape_controls(line: bytes) -> bytes:
     """Return the same JSON with every character escaped that could end a line or steer a terminal."""
-    if is_quiet(line):
+    if has_no_controls(line):
         return line
     text = line.decode()
-    if not _unquiet_search()(text):
+    if not _controls_search()(text):
         return line
-    return _unquiet.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    return _controls.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
-def only_unchecked(event: dict[str, Any]) -> bool:
-    """Whether an event holds no more than `COMMON` and that nothing is promised about the output."""
+def is_only_unchecked(event: dict[str, Any]) -> bool:
+    """Whether an event holds no more than `COMMON_FIELDS` and that nothing is promised about the output."""
     findings = event.get("findings")
     if findings is None or len(findings) != 1 or findings[0] is not UNCHECKED:
         return False
-    return COMMON.issuperset(event.keys() - _FINDINGS)
+    return COMMON_FIELDS.issuperset(event.keys() - _FINDINGS)
 
 
 def digest_of(data: bytes) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def digest_of(data: bytes) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
-def utf8(text: str) -> bytes:
+def to_utf8(text: str) -> bytes:
     """Return a text as bytes; half a character (a lone surrogate) becomes its escape."""
     return text.encode("utf-8", "backslashreplace")
 
@@ -83,12 +83,12 @@ def dump_event(event: dict[str, Any]) -> bytes:
     try:
         findings = event.get("findings")
         whole = {**event, "findings": orjson.Fragment(msgspec.json.encode(findings))} if findings else event
-        return dumps(whole, default=plain)
+        return dump_exact_size(whole, default=orjson_default)
     except (TypeError, UnicodeEncodeError):  # a lone surrogate, an integer beyond 64 bits
-        return msgspec.json.encode(_sturdy(event))
+        return msgspec.json.encode(_to_plain_json(event))
 
 
-def plain(value: Any) -> Any:
+def orjson_default(value: Any) -> Any:
     """What orjson does not know: payloads that are JSON already, findings and corrections."""
     if isinstance(value, bytes):
         return orjson.Fragment(value)
@@ -99,17 +99,17 @@ def plain(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
-def _sturdy(value: Any) -> Any:
+def _to_plain_json(value: Any) -> Any:
     """The same event out of what any JSON writer takes."""
     if isinstance(value, str):
-        return utf8(value).decode()
+        return to_utf8(value).decode()
     if isinstance(value, dict):
         items = cast("Mapping[Any, Any]", value).items()
-        return {_sturdy(str(key)): _sturdy(item) for key, item in items}
+        return {_to_plain_json(str(key)): _to_plain_json(item) for key, item in items}
     if isinstance(value, (list, tuple)):
-        return [_sturdy(item) for item in cast("Sequence[Any]", value)]
+        return [_to_plain_json(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, msgspec.Struct):
-        return _sturdy(msgspec.to_builtins(value))
+        return _to_plain_json(msgspec.to_builtins(value))
     if isinstance(value, bytes):
         return msgspec.Raw(value)
     if value is None or isinstance(value, (bool, int, float)):
@@ -117,16 +117,18 @@ def _sturdy(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
-def shortened(event: dict[str, Any]) -> dict[str, Any]:
+def shorten_event(event: dict[str, Any]) -> dict[str, Any]:
     """An event that outgrew every limit: its scalars, and the codes of its first findings."""
     short: dict[str, Any] = {}
     for key, value in event.items():
         if isinstance(value, str):
-            short[key] = utf8(value[:_SHORT_TEXT]).decode()
+            short[key] = to_utf8(value[:_SHORT_TEXT]).decode()
         elif value is None or isinstance(value, (bool, int, float)):
             short[key] = value
     findings = event.get("findings") or ()
-    short["findings"] = [{"code": f.code, "at": utf8(f.at[:_SHORT_TEXT]).decode()} for f in findings[:_MOST_FINDINGS]]
+    short["findings"] = [
+        {"code": f.code, "at": to_utf8(f.at[:_SHORT_TEXT]).decode()} for f in findings[:_MOST_FINDINGS]
+    ]
     short["shortened"] = True
     return short
 
@@ -135,7 +137,7 @@ def withhold_payloads(event: dict[str, Any], mode: str) -> None:
     """Leave out of an event what repeats its payloads; in the mode `hash`, the raw text leaves its hash."""
     raw = event.pop("raw", None)
     if raw is not None and mode == "hash":
-        event["raw"] = digest_of(raw if isinstance(raw, bytes) else utf8(str(raw)))
+        event["raw"] = digest_of(raw if isinstance(raw, bytes) else to_utf8(str(raw)))
     findings = event.get("findings")
     if findings:
         # Messages, hints and reasons repeat values; the code and the place do not.
@@ -147,13 +149,15 @@ def withhold_payloads(event: dict[str, Any], mode: str) -> None:
         event["corrections"] = [{"at": c.at, "rule": c.rule, "class": c.kind} for c in event["corrections"]]
 
 
-def stub(event: dict[str, Any]) -> bytes:
+def minimal_event(event: dict[str, Any]) -> bytes:
     """What is left of an event that could not be made safe: which one it was."""
     kept = {key: event.get(key) for key in ("ts", "run_id", "step", "event", "tool", "ok")}
-    safe = {key: value if isinstance(value, (bool, int, float)) else _name(value) for key, value in kept.items()}
-    return msgspec.json.encode({**safe, "payload": FAILED})
+    safe = {
+        key: value if isinstance(value, (bool, int, float)) else _safe_identifier(value) for key, value in kept.items()
+    }
+    return msgspec.json.encode({**safe, "payload": REDACTION_FAILED})
 
 
-def _name(value: Any) -> str | None:
+def _safe_identifier(value: Any) -> str | None:
     """An identifier as it is; anything longer or stranger is not repeated."""
     return value if isinstance(value, str) and re.fullmatch(r"[\w.:@-]{1,64}", value) else None

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pokayoke.runtime.trace.line import OURS
+from pokayoke.runtime.trace.line import SAFE_FIELDS
 
 Observer = Callable[[dict[str, Any]], object]
 
 # Names, numbers and codes; everything else of an event may hold what a model, a user or a tool wrote.
-_SHOWN: Final = OURS | {"error", "alert", "invalid", "outputs", "candidate", "differs"}
+_PUBLIC_FIELDS: Final = SAFE_FIELDS | {"error", "alert", "invalid", "outputs", "candidate", "differs"}
 
 
-def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
+def public_event(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
     """Return what an observer sees of an event.
 
     Args:
@@ -37,7 +37,7 @@ def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
         if findings := seen.get("findings"):
             seen["findings"] = tuple([finding.code for finding in findings])
         return seen
-    seen = {key: value for key, value in event.items() if key in _SHOWN}
+    seen = {key: value for key, value in event.items() if key in _PUBLIC_FIELDS}
     if findings := event.get("findings"):
         seen["findings"] = codes = tuple([finding.code for finding in findings])
         # In monitor mode a broken output ends ok. A tool that promises nothing breaks nothing.
@@ -50,7 +50,7 @@ def shown(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
     return seen
 
 
-def tell(
+def notify_observers(
     observers: tuple[Observer, ...],
     seen: dict[str, Any],
     broken: list[Observer],
@@ -60,7 +60,7 @@ def tell(
 
     Args:
         observers: in the order in which they began.
-        seen: from `shown`.
+        seen: from `public_event`.
         broken: the observers that have been reported; this adds to it.
         record: takes the event that reports the first failure of an observer.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pokayoke.runtime.trace.trace import Trace
 
 
-class Recorded(msgspec.Struct, eq=False):
+class PendingEvent(msgspec.Struct, eq=False):
     """An event that was handed over; its line is made when it is read or written."""
 
     trace: Trace
@@ -30,7 +30,7 @@ class Recorded(msgspec.Struct, eq=False):
         return self.made or self.trace.line_of(self)
 
 
-class Ring:
+class EventRing:
     """The latest events of one run, read as dictionaries.
 
     Args:
@@ -40,8 +40,8 @@ class Ring:
     __slots__ = ("_events", "append")
 
     def __init__(self, size: int) -> None:
-        self._events: deque[Recorded] = deque(maxlen=size)
-        self.append: Callable[[Recorded], None] = self._events.append
+        self._events: deque[PendingEvent] = deque(maxlen=size)
+        self.append: Callable[[PendingEvent], None] = self._events.append
         """Add what `Trace.record` returned."""
 
     @property

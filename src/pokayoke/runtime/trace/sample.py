@@ -26,7 +26,7 @@ from pokayoke.replay.sample.recorder import Recorder
 from pokayoke.runtime.trace.file import TraceFile
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.trace.background import Seen
+    from pokayoke.runtime.trace.background import CompletedCall
 
 _KEY_BYTES: Final = 32
 _REMEMBERED: Final = 1_024
@@ -46,50 +46,54 @@ class Sampler:
         """Open the file and get the key."""
         assert policy.sample_path is not None, "made for those who name a file"
         key = policy.sample_key_path
-        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else _key_from(Path(key))
+        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else _load_key(Path(key))
         self._share = policy.sample_share
         self._file = TraceFile(
             policy.sample_path, max_bytes=policy.max_bytes, backups=policy.backups, option="trace.sample_path"
         )
         self._wanted: OrderedDict[str, bool] = OrderedDict()
-        self._recorder = self._recording(())
+        self._recorder = self._build_recorder(())
         self._withheld = 0
 
     @property
-    def withheld(self) -> int:
+    def withheld_count(self) -> int:
         """Sampled calls that were not written, because no pseudonyms would be judged alike, or the tool is secret."""
         return self._withheld + self._recorder.withheld
 
     @property
-    def dropped(self) -> int:
+    def dropped_count(self) -> int:
         """Lines that could not be written."""
         return self._file.dropped
 
-    def use(self, contracts: Iterable[Contract], policy: Policy) -> None:
+    def use_contracts(self, contracts: Iterable[Contract], policy: Policy) -> None:
         """Go on with these contracts: they say which values are words of a schema and nobody's data."""
-        self._withheld = self.withheld
-        self._recorder = self._recording(contracts, policy)
+        self._withheld = self.withheld_count
+        self._recorder = self._build_recorder(contracts, policy)
 
-    def wants(self, run_id: str) -> bool:
+    def is_sampled(self, run_id: str) -> bool:
         """Return whether a run is in the sample; drawn once per run."""
         found = self._wanted.get(run_id)
         if found is None:
-            found = self._wanted[run_id] = self._recorder.wants(run_id)
+            found = self._wanted[run_id] = self._recorder.is_sampled(run_id)
             if len(self._wanted) > _REMEMBERED:
                 self._wanted.popitem(last=False)
         return found
 
-    def take(self, seen: Seen) -> bool:
+    def write_call(self, seen: CompletedCall) -> bool:
         """Write one call of a sampled run. Returns False if it is missing there, and its tool is not secret."""
         call, scene = seen.call, seen.scene
-        found = scene.snapshot.find(call.name)
+        found = scene.snapshot.find_plan(call.name)
         contract = None if isinstance(found, Finding) else found.contract
         arguments, raw = call.arguments, seen.raw
-        written = self._recorder.record(
+        written = self._recorder.record_call(
             Recording(
                 tool=call.name,
                 arguments=arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else arguments,
-                output=_text(raw.body) if isinstance(raw, Raw) else _text(raw) if isinstance(raw, bytes) else raw,
+                output=_decode_body(raw.body)
+                if isinstance(raw, Raw)
+                else _decode_body(raw)
+                if isinstance(raw, bytes)
+                else raw,
                 is_error=True if seen.raised else None,
                 run=scene.run_id,
                 line=scene.step,
@@ -105,18 +109,18 @@ class Sampler:
         """Close the file."""
         self._file.close()
 
-    def _recording(self, contracts: Iterable[Contract], policy: Policy | None = None) -> Recorder:
-        return Recorder(self._write, key=self._key, share=self._share, contracts=contracts, policy=policy)
+    def _build_recorder(self, contracts: Iterable[Contract], policy: Policy | None = None) -> Recorder:
+        return Recorder(self._write_line, key=self._key, share=self._share, contracts=contracts, policy=policy)
 
-    def _write(self, line: bytes) -> None:
+    def _write_line(self, line: bytes) -> None:
         self._file.append([line.removesuffix(b"\n")])
 
 
-def _text(body: str | bytes) -> str:
+def _decode_body(body: str | bytes) -> str:
     return body if isinstance(body, str) else body.decode("utf-8", "replace")
 
 
-def _key_from(path: Path) -> bytes:
+def _load_key(path: Path) -> bytes:
     """The key in a file that only its owner may read; a new one if there is none."""
     if not path.exists():
         try:

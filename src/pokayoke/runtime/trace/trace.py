@@ -22,25 +22,25 @@ from typing import Any, Final, cast
 import orjson
 
 from pokayoke.core.policy import TracePolicy
-from pokayoke.core.redaction.known_secrets import Seen
-from pokayoke.core.redaction.redactor import FAILED, Redactor
-from pokayoke.runtime.threads.forks import renew
+from pokayoke.core.redaction.known_secrets import KnownSecrets
+from pokayoke.core.redaction.redactor import REDACTION_FAILED, Redactor
+from pokayoke.runtime.threads.forks import on_fork
 from pokayoke.runtime.trace.file import TraceFile
 from pokayoke.runtime.trace.line import (
-    COMMON,
+    COMMON_FIELDS,
     digest_of,
     dump_event,
-    is_quiet,
-    only_unchecked,
-    plain,
-    quiet,
-    shortened,
-    stub,
-    utf8,
+    escape_controls,
+    has_no_controls,
+    is_only_unchecked,
+    minimal_event,
+    orjson_default,
+    shorten_event,
+    to_utf8,
     withhold_payloads,
 )
-from pokayoke.runtime.trace.observers import Observer, shown, tell
-from pokayoke.runtime.trace.ring import Recorded
+from pokayoke.runtime.trace.observers import Observer, notify_observers, public_event
+from pokayoke.runtime.trace.ring import PendingEvent
 
 _BUFFER_BYTES: Final = 65_536
 _BUFFER_SECONDS: Final = 1.0
@@ -73,26 +73,26 @@ class Trace:
         self._clock, self._own = clock, redactor
         # Re-entrant: a user's redactor, or a finalizer, may have something to record in the middle of a line.
         self._lock = threading.RLock()
-        self._waiting: deque[Recorded] = deque()
+        self._waiting: deque[PendingEvent] = deque()
         self._ready: list[bytes] = []
         self._bytes = 0
         self._since = 0.0
-        self._seen: OrderedDict[Any, Seen] = OrderedDict()
+        self._seen: OrderedDict[Any, KnownSecrets] = OrderedDict()
         self._observers: tuple[Observer, ...] = ()
         self._broken: list[Observer] = []
         self._lost = 0
         self._problem: str | None = None
         self._file: TraceFile | None = None
         self._policy: TracePolicy | None = None
-        self.use(policy)
+        self.apply_policy(policy)
         _open_traces.add(self)
-        renew(self, Trace.forked)
+        on_fork(self, Trace.reset_after_fork)
 
-    def use(self, policy: TracePolicy) -> None:
-        """Go on under a changed policy, if it can be `prepared`. What was met as a secret stays one."""
-        self.prepared(policy)()
+    def apply_policy(self, policy: TracePolicy) -> None:
+        """Go on under a changed policy, if it can be `prepare_swap`. What was met as a secret stays one."""
+        self.prepare_swap(policy)()
 
-    def prepared(self, policy: TracePolicy) -> Callable[[], None]:
+    def prepare_swap(self, policy: TracePolicy) -> Callable[[], None]:
         """Open what a changed policy names. What is returned goes on under it, and cannot fail.
 
         Raises:
@@ -106,9 +106,9 @@ class Trace:
             opened = None
             if policy.path is not None:
                 opened = TraceFile(policy.path, max_bytes=policy.max_bytes, backups=policy.backups)
-        return partial(self._go_on, policy, built, opened)
+        return partial(self._put_in_force, policy, built, opened)
 
-    def _go_on(self, policy: TracePolicy, redactor: Redactor, opened: TraceFile | None) -> None:
+    def _put_in_force(self, policy: TracePolicy, redactor: Redactor, opened: TraceFile | None) -> None:
         with self._lock:  # of who appends: a descriptor closed under it may be another file's at once
             self.flush()
             old, self._file = self._file, opened
@@ -121,7 +121,7 @@ class Trace:
             self._longest_line = 4 * self._limit + 32_768
 
     @property
-    def dropped(self) -> int:
+    def dropped_count(self) -> int:
         """Events that could not be written so far."""
         return self._lost + (self._file.dropped if self._file else 0)
 
@@ -147,9 +147,9 @@ class Trace:
         """
         with self._lock:
             self._observers = (*self._observers, observer)
-        return lambda: self._leave(observer)
+        return lambda: self._remove_observer(observer)
 
-    def record(self, event: dict[str, Any]) -> Recorded:
+    def record(self, event: dict[str, Any]) -> PendingEvent:
         """Take an event over.
 
         Args:
@@ -163,13 +163,13 @@ class Trace:
         now = event.get("ts")
         if now is None:
             now = event["ts"] = self._clock()
-        common = COMMON.issuperset(event) or (self._as_they_are and only_unchecked(event))
-        recorded = Recorded(self, event, common)
+        common = COMMON_FIELDS.issuperset(event) or (self._as_they_are and is_only_unchecked(event))
+        recorded = PendingEvent(self, event, common)
         # Copied now: once it waits, another thread may make its line, and that changes it.
-        seen = shown(event, common=common) if self._observers else None
+        seen = public_event(event, common=common) if self._observers else None
         size = _USUAL_BYTES
         if "arguments" in event or "result" in event:
-            size += self._placed(recorded)
+            size += self._place_payloads(recorded)
         # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         failed = event.get("ok") is False
@@ -182,18 +182,18 @@ class Trace:
             self._since = now
             self.flush()
         if seen is not None:
-            tell(self._observers, seen, self._broken, self.record)
+            notify_observers(self._observers, seen, self._broken, self.record)
         return recorded
 
-    def line_of(self, recorded: Recorded) -> bytes:
+    def line_of(self, recorded: PendingEvent) -> bytes:
         """Return the line of a recorded event; everything recorded before it is made first."""
         with self._lock:
             self._make_ready()
             if recorded.made is None:  # a forked child finds it in a ring, but no longer in the queue
-                self._make([recorded])
+                self._make_lines([recorded])
             return cast("bytes", recorded.made)
 
-    def seen(self, run_id: str | None) -> Seen:
+    def secrets_of_run(self, run_id: str | None) -> KnownSecrets:
         """The secrets met in a run, for texts of that run that are shown elsewhere.
 
         Of many runs, those without a secret are forgotten first, then those whose secrets were looked for least
@@ -203,7 +203,7 @@ class Trace:
         if seen is None:
             if len(self._seen) >= _REMEMBERED_RUNS:
                 del self._seen[next((one for one, met in self._seen.items() if not met), next(iter(self._seen)))]
-            seen = self._seen[run_id] = Seen()
+            seen = self._seen[run_id] = KnownSecrets()
         elif seen:
             self._seen.move_to_end(run_id)
         return seen
@@ -218,7 +218,7 @@ class Trace:
 
     def close(self) -> None:
         """Flush and close the file. Later events only reach rings."""
-        with self._lock:  # as in `_go_on`
+        with self._lock:  # as in `_put_in_force`
             self.flush()
             if self._file is not None:
                 self._file.close()
@@ -227,33 +227,33 @@ class Trace:
         if getattr(self, "_policy", None) is not None:
             self.close()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a child process: what waits is the parent's to write."""
         self._lock = threading.RLock()
         self._waiting.clear()
         self._ready, self._bytes = [], 0
         if self._file is not None:
-            self._file.forked()
+            self._file.reset_after_fork()
 
-    def _leave(self, observer: Observer) -> None:
+    def _remove_observer(self, observer: Observer) -> None:
         with self._lock:
             self._observers = tuple([one for one in self._observers if one is not observer])
 
-    def _placed(self, recorded: Recorded) -> int:
+    def _place_payloads(self, recorded: PendingEvent) -> int:
         """Let payloads that are not written as they are give way now. Returns the bytes of those that are."""
         event, limit = recorded.event, self._limit
         arguments, result = event.get("arguments", b""), event.get("result", b"")
         if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
-            return self._withheld(recorded)
+            return self._place_withheld(recorded)
         if len(arguments) > limit:
-            event["arguments"], arguments = self._too_long(recorded, arguments), b""
+            event["arguments"], arguments = self._replace_long_payload(recorded, arguments), b""
         if len(result) > limit:
-            event["result"], result = self._too_long(recorded, result), b""
+            event["result"], result = self._replace_long_payload(recorded, result), b""
         recorded.payloads = (arguments, result)
         return len(arguments) + len(result)
 
-    def _withheld(self, recorded: Recorded) -> int:
-        """`_placed` under another policy, or where a payload is no text."""
+    def _place_withheld(self, recorded: PendingEvent) -> int:
+        """`_place_payloads` under another policy, or where a payload is no text."""
         event = recorded.event
         for key in [one for one in _JSON_PAYLOADS if one in event]:
             data = event[key]
@@ -261,31 +261,33 @@ class Trace:
                 if len(data) <= self._limit:
                     recorded.payloads += (data,)
                 else:
-                    event[key] = self._too_long(recorded, data)
+                    event[key] = self._replace_long_payload(recorded, data)
             elif self._payloads == "hash":
-                event[key] = digest_of(data if isinstance(data, bytes) else utf8(str(data)))
+                event[key] = digest_of(data if isinstance(data, bytes) else to_utf8(str(data)))
             elif self._payloads == "off":
                 del event[key]
             else:
                 recorded.common = False
         return sum(map(len, recorded.payloads))
 
-    def _too_long(self, recorded: Recorded, data: bytes) -> dict[str, int]:
+    def _replace_long_payload(self, recorded: PendingEvent, data: bytes) -> dict[str, int]:
         """What is written in place of a payload. The texts of its event may repeat a secret that stood in it."""
         if not recorded.common:
             event = recorded.event
             with self._lock:
-                self.redactor.payload(data, marks=tuple(event.get("marks", ())), seen=self.seen(event.get("run_id")))
+                self.redactor.redact_payload(
+                    data, marks=tuple(event.get("marks", ())), seen=self.secrets_of_run(event.get("run_id"))
+                )
         return {"bytes": len(data)}
 
     def _make_ready(self) -> None:
         """Make the lines of all that waits."""
         if waiting := self._waiting:
-            self._ready += self._make([waiting.popleft() for _ in range(len(waiting))])
+            self._ready += self._make_lines([waiting.popleft() for _ in range(len(waiting))])
 
-    def _make(self, events: list[Recorded]) -> list[bytes]:
+    def _make_lines(self, events: list[PendingEvent]) -> list[bytes]:
         """Make the lines of events, the payloads of all common ones searched together."""
-        harmless = self._harmless(events)
+        harmless = self._is_harmless(events)
         secrets = self._seen
         lines: list[bytes] = []
         for recorded in events:
@@ -295,18 +297,20 @@ class Trace:
                 not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
             ):
                 try:
-                    lines.append(orjson.dumps(event, plain, orjson.OPT_APPEND_NEWLINE)[:-1])  # as `tight.dumps`
+                    lines.append(
+                        orjson.dumps(event, orjson_default, orjson.OPT_APPEND_NEWLINE)[:-1]
+                    )  # as `tight.dumps`
                     continue
                 except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
                     pass
             lines.append(self._safe_line(event))
-        if not is_quiet(b"".join(lines)):
-            lines = [quiet(line) for line in lines]
+        if not has_no_controls(b"".join(lines)):
+            lines = [escape_controls(line) for line in lines]
         for recorded, line in zip(events, lines, strict=True):
             recorded.made, recorded.event, recorded.payloads = line, _DONE, ()
         return lines
 
-    def _harmless(self, events: list[Recorded]) -> bool:
+    def _is_harmless(self, events: list[PendingEvent]) -> bool:
         """True if no payload of the common events, and no id that came with one, needs a closer look."""
         texts: list[bytes] = []
         ids: list[str] = []
@@ -315,40 +319,40 @@ class Trace:
                 texts += recorded.payloads
                 ids.append(str(recorded.event.get("call_id")))
         try:
-            return not texts or self.redactor.clean(b"\n".join([*texts, utf8("\n".join(ids))]))
+            return not texts or self.redactor.is_clean(b"\n".join([*texts, to_utf8("\n".join(ids))]))
         except Exception:  # noqa: BLE001 - no UTF-8: each is looked at alone
             return False
 
     def _safe_line(self, event: dict[str, Any]) -> bytes:
         try:
-            return self._line(event)
+            return self._redact_line(event)
         except Exception as error:  # noqa: BLE001 - an event that cannot be made safe costs itself, not the call
             self._lost += 1
             self._problem = f"an event could not be written: {type(error).__name__}"
-            return stub(event)
+            return minimal_event(event)
 
-    def _line(self, event: dict[str, Any]) -> bytes:
+    def _redact_line(self, event: dict[str, Any]) -> bytes:
         marks = tuple(event.pop("marks", ()))
-        seen = self.seen(event.get("run_id"))
+        seen = self.secrets_of_run(event.get("run_id"))
         if self._as_they_are:
             self._place_raw(event, marks, seen)
         else:
             withhold_payloads(event, self._payloads)
         line = dump_event(event)
         if len(line) > self._longest_line:
-            line = dump_event(shortened(event))
-        redacted = self.redactor.event(line, marks=marks, seen=seen)
+            line = dump_event(shorten_event(event))
+        redacted = self.redactor.redact_event(line, marks=marks, seen=seen)
         if redacted is None:
-            raise ValueError(FAILED)
+            raise ValueError(REDACTION_FAILED)
         return redacted
 
-    def _place_raw(self, event: dict[str, Any], marks: tuple[str, ...], seen: Seen) -> None:
+    def _place_raw(self, event: dict[str, Any], marks: tuple[str, ...], seen: KnownSecrets) -> None:
         raw = event.get("raw")
         if isinstance(raw, (str, bytes)):
             text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
             if len(text) > self._limit:
-                self.redactor.text(text, marks=marks, seen=seen)  # as in `_too_long`
-            event["raw"] = text if len(text) <= self._limit else {"bytes": len(utf8(text))}
+                self.redactor.redact_text(text, marks=marks, seen=seen)  # as in `_replace_long_payload`
+            event["raw"] = text if len(text) <= self._limit else {"bytes": len(to_utf8(text))}
 
 
 _open_traces: weakref.WeakSet[Trace] = weakref.WeakSet()

@@ -17,9 +17,9 @@ import msgspec
 
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
-from pokayoke.core.versions.lock import FORMAT, Lock, flaw
+from pokayoke.core.versions.lock import FORMAT, ContractLock, lock_problem
 from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.files.atomic_file import followed, whole_file
+from pokayoke.runtime.files.atomic_file import atomic_write, read_followed
 
 try:
     import fcntl as _fcntl
@@ -33,7 +33,7 @@ NAME: Final = "contracts.lock"
 _MARK: Final = "pokayoke contracts.lock"
 
 
-def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> Lock:
+def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> ContractLock:
     """Read a lock; `how` returns a file's content.
 
     Raises:
@@ -45,10 +45,10 @@ def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> Loc
         raise ConfigurationError(f"{path}: no such file. Make it with: pokayoke contracts lock FILE") from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-    return lock_from(data, name=str(path))
+    return parse_lock(data, name=str(path))
 
 
-def lock_from(data: bytes, *, name: str) -> Lock:
+def parse_lock(data: bytes, *, name: str) -> ContractLock:
     """Return the lock that a file's content is.
 
     Raises:
@@ -64,16 +64,16 @@ def lock_from(data: bytes, *, name: str) -> Lock:
     if isinstance(value.get("format"), int) and value["format"] > FORMAT:
         raise ConfigurationError(f"{name}: of format {value['format']}; this version reads {FORMAT}. Upgrade pokayoke")
     try:
-        lock = msgspec.convert(value, Lock)
+        lock = msgspec.convert(value, ContractLock)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{name}: {error}. Was it changed by hand?") from None
     for tool, entry in lock.tools.items():
-        if (wrong := flaw(tool, entry)) is not None:
+        if (wrong := lock_problem(tool, entry)) is not None:
             raise ConfigurationError(f"{name}: {wrong}. Was it changed by hand?")
     return lock
 
 
-def lock_text(lock: Lock) -> str:
+def lock_text(lock: ContractLock) -> str:
     """Return the content of the file: sorted, and every step of the history on a line of its own.
 
     Raises:
@@ -85,7 +85,7 @@ def lock_text(lock: Lock) -> str:
         raise ConfigurationError(f"{error.object!a} is no Unicode text, and a lock holds nothing else") from None
 
 
-def _lock_text(lock: Lock) -> str:
+def _lock_text(lock: ContractLock) -> str:
     tools = msgspec.json.format(msgspec.json.encode(lock.tools, order="sorted"), indent=2).decode()
     dropped = msgspec.json.format(msgspec.json.encode(lock.dropped, order="sorted"), indent=2).decode()
     history = ",\n".join(f"    {msgspec.json.encode(event).decode()}" for event in lock.history)
@@ -101,7 +101,7 @@ def _lock_text(lock: Lock) -> str:
 
 
 @contextmanager
-def changing(path: Path) -> Generator[Callable[[Callable[[Lock], Lock]], Lock]]:
+def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock], ContractLock]], ContractLock]]:
     """Yield `change(how)`, which reads the lock, applies a step and writes it, with nobody in between.
 
     A file that is not there is an empty lock. What is written replaces the file as a whole.
@@ -111,16 +111,16 @@ def changing(path: Path) -> Generator[Callable[[Callable[[Lock], Lock]], Lock]]:
         if _locks is not None:
             _locks.flock(folder, _locks.LOCK_EX)
 
-        def change(how: Callable[[Lock], Lock]) -> Lock:
-            before = read_lock(path) if path.exists() else Lock()
+        def apply_change(how: Callable[[ContractLock], ContractLock]) -> ContractLock:
+            before = read_lock(path) if path.exists() else ContractLock()
             after = how(before)
             if after != before or not path.exists():
                 text = lock_text(after)
-                with whole_file(path) as file:
+                with atomic_write(path) as file:
                     file.write(text.encode())
             return after
 
-        yield change
+        yield apply_change
     finally:
         os.close(folder)
 
@@ -140,21 +140,21 @@ class LockFile:
         self.path = Path(path).absolute()  # a program may change its folder later
         self._known: tuple[int, ...] | None = ()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Look at the file (one system call); True if it is not the one that was read last."""
-        return signature(self.path) != self._known
+        return file_signature(self.path) != self._known
 
-    def read(self) -> Lock:
+    def read_lock(self) -> ContractLock:
         """Read the file as it is now; it is not looked at again before it changes.
 
         Raises:
             ConfigurationError: it is no lock.
         """
-        self._known = signature(self.path)
-        return read_lock(self.path, followed)
+        self._known = file_signature(self.path)
+        return read_lock(self.path, read_followed)
 
 
-def signature(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+def file_signature(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
     """Return what tells whether a file is still the same one; None if it is not there."""
     try:
         found = os.stat(path)  # noqa: PTH116 - for each call, and a Path would be made first

@@ -16,14 +16,14 @@ from typing import Any, Final, cast
 import msgspec
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.rules import has_code, parameters_of
+from pokayoke.core.contract.rules import has_user_code, parameters_of
 from pokayoke.core.json.values import properties_of
-from pokayoke.core.versions.lock import Lock, ToolLock, promise_digest
+from pokayoke.core.versions.lock import ContractLock, ToolLock, promise_digest
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.config.contract_files import Definition, read_contracts
-from pokayoke.runtime.tools.view import rooted
+from pokayoke.runtime.tools.view import resolve_roots
 
-Given = Contract | Callable[..., Any]
+GivenTool = Contract | Callable[..., Any]
 
 _HOW: Final = "pokayoke contracts lock MODULE:ATTRIBUTE"
 _DRIFT: Final = (
@@ -32,7 +32,7 @@ _DRIFT: Final = (
 )
 
 
-class Edition(msgspec.Struct, frozen=True):
+class LockedTools(msgspec.Struct, frozen=True):
     """One lock with everything it needs.
 
     Args:
@@ -42,13 +42,13 @@ class Edition(msgspec.Struct, frozen=True):
         free: the guard's tools that the lock does not know, by name.
     """
 
-    lock: Lock
+    lock: ContractLock
     contracts: Mapping[str, Contract]
     names: tuple[str, ...]
     free: Mapping[str, Contract]
 
     @property
-    def in_force(self) -> tuple[Contract, ...]:
+    def contracts_in_force(self) -> tuple[Contract, ...]:
         """Every version that some new run may be given, and the tools that the lock does not know."""
         locked = [
             self.contracts[f"{name}@{version}"]
@@ -59,7 +59,9 @@ class Edition(msgspec.Struct, frozen=True):
         return (*locked, *self.free.values())
 
 
-def edition(lock: Lock, path: Path, given: Iterable[Given], before: Mapping[str, Contract]) -> Edition:
+def load_locked_tools(
+    lock: ContractLock, path: Path, given: Iterable[GivenTool], before: Mapping[str, Contract]
+) -> LockedTools:
     """Find the versions of a guard's tools.
 
     Args:
@@ -77,29 +79,29 @@ def edition(lock: Lock, path: Path, given: Iterable[Given], before: Mapping[str,
     for one in given:
         contract = _as_contract(one, lock, path)
         tools.setdefault(contract.name, []).append(contract)
-    shelf = _Shelf(path)
+    shelf = _ContractFiles(path)
     contracts: dict[str, Contract] = {}
     for name, own in tools.items():
         if (entry := lock.tools.get(name)) is not None:
-            contracts.update(shelf.versions(name, own, entry))
+            contracts.update(shelf.versions_of(name, own, entry))
     free: dict[str, Contract] = {}
     for name, own in tools.items():
         if name not in lock.tools:
             if len(own) > 1:
                 raise ContractError(f"{name!r} has several versions and is not locked. Lock it: {_HOW}")
-            free[name] = rooted(own[0])
-    ready = {ident: rooted(one, before.get(ident)) for ident, one in contracts.items()}
-    return Edition(lock, ready, tuple(tools), free)
+            free[name] = resolve_roots(own[0])
+    ready = {ident: resolve_roots(one, before.get(ident)) for ident, one in contracts.items()}
+    return LockedTools(lock, ready, tuple(tools), free)
 
 
-class _Shelf:
+class _ContractFiles:
     """The files a lock names, each read once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._files: dict[str, Mapping[str, Definition] | ConfigurationError] = {}
 
-    def versions(self, name: str, own: Sequence[Contract], entry: ToolLock) -> dict[str, Contract]:
+    def versions_of(self, name: str, own: Sequence[Contract], entry: ToolLock) -> dict[str, Contract]:
         """Every version of a tool by id; one that nobody new is given may be missing."""
         for contract in own:
             if contract.defined_in_code and contract.version not in entry.versions:
@@ -109,20 +111,20 @@ class _Shelf:
         found: dict[str, Contract] = {}
         for version in entry.versions:
             try:
-                found[f"{name}@{version}"] = self._version(f"{name}@{version}", version, own, entry)
+                found[f"{name}@{version}"] = self._find_version(f"{name}@{version}", version, own, entry)
             except ConfigurationError:
                 if version in entry.in_force:
                     raise
         return found
 
-    def _version(self, ident: str, version: str, own: Sequence[Contract], entry: ToolLock) -> Contract:
+    def _find_version(self, ident: str, version: str, own: Sequence[Contract], entry: ToolLock) -> Contract:
         locked = entry.versions[version]
         coded = next((one for one in own if one.defined_in_code and one.version == version), None)
         if coded is not None:
             if promise_digest(coded) != locked.digest:
                 raise ContractError(_DRIFT.format(id=ident, source="the code", lock=self._path))
             return coded
-        written = self._file(locked.source).get(ident)
+        written = self._definitions_in(locked.source).get(ident)
         if written is None:
             raise ContractError(
                 f"{ident} is in force, and {locked.source} does not hold it any more. Put it back beside the newer "
@@ -132,15 +134,15 @@ class _Shelf:
             raise ContractError(_DRIFT.format(id=ident, source=locked.source, lock=self._path))
         base = next((one for one in own if one.version == entry.stable), own[0])
         try:
-            return _fitted(overlaid(base, written.fields))
+            return _check_handler_fits(overlay_contract(base, written.fields))
         except ContractError as error:
             raise ContractError(f"{ident} in {locked.source}: {error}") from None
 
-    def _file(self, source: str) -> Mapping[str, Definition]:
+    def _definitions_in(self, source: str) -> Mapping[str, Definition]:
         found = self._files.get(source)
         if found is None:
             try:
-                found = {one.contract.id: one for one in self._read(source)}
+                found = {one.contract.id: one for one in self._read_source(source)}
             except ConfigurationError as error:
                 found = error
             self._files[source] = found
@@ -148,14 +150,14 @@ class _Shelf:
             raise found
         return found
 
-    def _read(self, source: str) -> list[Definition]:
+    def _read_source(self, source: str) -> list[Definition]:
         file = self._path.parent / source
         if ":" in source and not file.exists():
             raise ContractError(f"{source} holds it in code, and this guard was not given that version")
         return read_contracts(file, name=source)
 
 
-def overlaid(base: Contract, fields: Mapping[str, Any]) -> Contract:
+def overlay_contract(base: Contract, fields: Mapping[str, Any]) -> Contract:
     """Return a contract changed by what a file declares. What the file does not mention stays: code and protections.
 
     Raises:
@@ -166,27 +168,29 @@ def overlaid(base: Contract, fields: Mapping[str, Any]) -> Contract:
         changed["description"] = base.description
     # Code cannot stand in a file, so what judges or changes values in code stays where there is a place for it.
     callables = tuple(rule for rule in base.invariants if callable(rule))
-    changed["invariants"] = (*changed.get("invariants", _declared(base)), *callables)
+    changed["invariants"] = (*changed.get("invariants", _declared_invariants(base)), *callables)
     places = properties_of(changed.get("input_schema", base.input_schema))
-    coded = {name: one for name, one in base.correctors.items() if has_code(one) and _top(name) in places}
+    coded = {name: one for name, one in base.correctors.items() if has_user_code(one) and _top_argument(name) in places}
     changed["correctors"] = {**coded, **changed.get("correctors", _declared_correctors(base, places))}
     return dataclasses.replace(base, **changed)
 
 
-def _declared(base: Contract) -> tuple[Any, ...]:
+def _declared_invariants(base: Contract) -> tuple[Any, ...]:
     return tuple(rule for rule in base.invariants if not callable(rule))
 
 
 def _declared_correctors(base: Contract, places: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in base.correctors.items() if not has_code(one) and _top(name) in places}
+    return {
+        name: one for name, one in base.correctors.items() if not has_user_code(one) and _top_argument(name) in places
+    }
 
 
-def _top(place: str) -> str:
+def _top_argument(place: str) -> str:
     """The argument that a corrector's place lies in: `/items/*/size` is in `items`."""
     return place.lstrip("/").partition("/")[0]
 
 
-def _fitted(contract: Contract) -> Contract:
+def _check_handler_fits(contract: Contract) -> Contract:
     """The contract, if its handler takes what it lets through: a call must not end in a TypeError after its claim."""
     takes = parameters_of(contract.function or contract.handler)
     if takes is None:
@@ -207,7 +211,7 @@ def _fitted(contract: Contract) -> Contract:
     return contract
 
 
-def _as_contract(given: Given, lock: Lock, path: Path) -> Contract:
+def _as_contract(given: GivenTool, lock: ContractLock, path: Path) -> Contract:
     """A contract as it is; a plain function as a contract that promises nothing, for the lock to say more."""
     if isinstance(given, Contract):
         return given

@@ -17,14 +17,14 @@ from typing import Any, Final
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.loop_guard import Kind
-from pokayoke.core.versions.lock import Lock
+from pokayoke.core.versions.lock import ContractLock
 from pokayoke.core.versions.rollout import NOT_OFFERED, Pins, versions_for
 from pokayoke.errors import ConfigurationError, StoreError
-from pokayoke.runtime.memory.run_memory import Progress
-from pokayoke.runtime.threads.forks import renew
-from pokayoke.runtime.tools.view import View
-from pokayoke.runtime.versions.lock_file import LockFile, signature
-from pokayoke.runtime.versions.locked_contracts import Edition, Given, edition
+from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.threads.forks import on_fork
+from pokayoke.runtime.tools.view import ToolView
+from pokayoke.runtime.versions.lock_file import LockFile, file_signature
+from pokayoke.runtime.versions.locked_contracts import GivenTool, LockedTools, load_locked_tools
 
 _KEPT_VIEWS: Final = 16
 Signatures = Mapping[str, tuple[int, ...] | None]
@@ -35,35 +35,37 @@ class Rollout:
 
     Args:
         path: of the lock.
-        pager: as for `View`.
-        kinds: as for `View`.
+        pager: as for `ToolView`.
+        kinds: as for `ToolView`.
 
     Attributes:
         edition: the lock in force, with its contracts.
     """
 
     def __init__(self, path: str | os.PathLike[str], pager: Contract, kinds: tuple[Kind, ...]) -> None:
-        """Nothing is read yet; `prepared` does it."""
+        """Nothing is read yet; `prepare_swap` does it."""
         self._file = LockFile(path)
         self._pager, self._kinds = pager, kinds
         self._lock = threading.Lock()
-        renew(self, Rollout.forked)
-        self._views: weakref.WeakValueDictionary[Pins, View] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[Pins, View] = OrderedDict()
+        on_fork(self, Rollout.reset_after_fork)
+        self._views: weakref.WeakValueDictionary[Pins, ToolView] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[Pins, ToolView] = OrderedDict()
         self._unusable: Signatures | None = None
-        self.edition = Edition(Lock(), {}, (), {})
+        self.edition = LockedTools(ContractLock(), {}, (), {})
         self._policy: Policy
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Look at the lock; True if it is another one than was read last, or its files were put right."""
-        return self._file.changed() or (self._unusable is not None and _signatures(self._unusable) != self._unusable)
+        return self._file.has_changed() or (
+            self._unusable is not None and _file_signatures(self._unusable) != self._unusable
+        )
 
-    def prepared(
-        self, given: Iterable[Given], policy: Policy, stable: View
+    def prepare_swap(
+        self, given: Iterable[GivenTool], policy: Policy, stable: ToolView
     ) -> tuple[tuple[Contract, ...], Callable[[], None]]:
         """Read the lock, and find the versions of these tools.
 
@@ -77,32 +79,32 @@ class Rollout:
             ConfigurationError if a view cannot be worked out; then nothing has changed.
 
         Raises:
-            ConfigurationError: see `edition`; what is in force stays in force.
+            ConfigurationError: see `load_locked_tools`; what is in force stays in force.
         """
-        lock = self._file.read()
+        lock = self._file.read_lock()
         folder = self._file.path.parent
         sources = {str(folder / one.source) for tool in lock.tools.values() for one in tool.versions.values()}
-        signatures = _signatures(sources)  # before they are read: a change meanwhile is seen as one
+        signatures = _file_signatures(sources)  # before they are read: a change meanwhile is seen as one
         try:
-            found = edition(lock, self._file.path, given, self.edition.contracts)
+            found = load_locked_tools(lock, self._file.path, given, self.edition.contracts)
         except ConfigurationError:
             self._unusable = signatures
             raise
         self._unusable = None
-        return found.in_force, partial(self._use, found, policy, stable)
+        return found.contracts_in_force, partial(self._put_in_force, found, policy, stable)
 
-    def _use(self, found: Edition, policy: Policy, stable: View) -> None:
+    def _put_in_force(self, found: LockedTools, policy: Policy, stable: ToolView) -> None:
         with self._lock:
-            views: list[tuple[View, Mapping[str, str]]] = [
+            views: list[tuple[ToolView, Mapping[str, str]]] = [
                 (stable, {}),
                 *((view, dict(pins)) for pins, view in list(self._views.items())),
             ]
-            swaps = [_prepared(view, found, policy, pins) for view, pins in views]
+            swaps = [_prepare_view(view, found, policy, pins) for view, pins in views]
             self.edition, self._policy = found, policy
             for swap in swaps:
                 swap()
 
-    def view(self, progress: Progress, *, named: bool) -> View:
+    def view_for(self, progress: RunMemory, *, named: bool) -> ToolView:
         """Return what a run sees: what it began with, or what is drawn for it now.
 
         Args:
@@ -116,22 +118,22 @@ class Rollout:
         known = dict(progress.state.versions)
         if any(name not in known for name in found.names):
             drawn = versions_for(progress.state.run_id, found.lock, found.names)
-            problem = progress.pin({**{name: one.version for name, one in found.free.items()}, **drawn})
+            problem = progress.pin_versions({**{name: one.version for name, one in found.free.items()}, **drawn})
             if problem is not None and named:
                 raise StoreError(
                     f"run {progress.state.run_id!r} cannot be opened: which version of its tools it uses could not be "
                     f"kept ({problem}), and another process might choose others"
                 )
             known = dict(progress.state.versions)
-        return self._shared(tuple((name, known[name]) for name in found.names if name in known))
+        return self._shared_view(tuple((name, known[name]) for name in found.names if name in known))
 
-    def _shared(self, pins: Pins) -> View:
+    def _shared_view(self, pins: Pins) -> ToolView:
         """One view for all runs with the same versions."""
         with self._lock:
             view = self._views.get(pins)
             if view is None:
-                view = View(self._pager, self._kinds, watched=True)
-                _prepared(view, self.edition, self._policy, dict(pins))()
+                view = ToolView(self._pager, self._kinds, watched=True)
+                _prepare_view(view, self.edition, self._policy, dict(pins))()
                 self._views[pins] = view
             self._recent[pins] = view
             self._recent.move_to_end(pins)
@@ -140,17 +142,17 @@ class Rollout:
             return view
 
 
-def _signatures(paths: Iterable[str]) -> Signatures:
+def _file_signatures(paths: Iterable[str]) -> Signatures:
     """What tells whether a file is still the same one, for each."""
-    return {path: signature(path) for path in paths}
+    return {path: file_signature(path) for path in paths}
 
 
-def _prepared(view: View, found: Edition, policy: Policy, pins: Mapping[str, str]) -> Callable[[], None]:
-    tools, withdrawn, shadows = _tools(found, pins)
-    return view.prepared(tools, policy, withdrawn=withdrawn, shadows=shadows)
+def _prepare_view(view: ToolView, found: LockedTools, policy: Policy, pins: Mapping[str, str]) -> Callable[[], None]:
+    tools, withdrawn, shadows = _tools_for_pins(found, pins)
+    return view.prepare_swap(tools, policy, withdrawn=withdrawn, shadows=shadows)
 
 
-def _tools(found: Edition, pins: Mapping[str, str]) -> tuple[list[Contract], set[str], list[Contract]]:
+def _tools_for_pins(found: LockedTools, pins: Mapping[str, str]) -> tuple[list[Contract], set[str], list[Contract]]:
     """The contracts for some pins, the ids of those that may not be called, and those that judge beside them."""
     tools: list[Contract] = []
     withdrawn: set[str] = set()

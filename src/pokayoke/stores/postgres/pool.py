@@ -22,35 +22,35 @@ import psycopg
 from psycopg import pq, waiting
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.postgres.url import Place
+from pokayoke.stores.postgres.url import PostgresLocation
 from pokayoke.stores.sql.dialect import Statement
 
 RV = TypeVar("RV")
-LinkT = TypeVar("LinkT", "Link", "AsyncLink")
+ConnectionT = TypeVar("ConnectionT", "Connection", "AsyncConnection")
 Row = tuple[Any, ...]
 
 PIPELINE: Final = psycopg.Pipeline.is_supported()
 """Whether libpq (14 or later) sends several statements in one round trip."""
 
-_LOOK: Final = 0.1
+_CHECK_INTERVAL: Final = 0.1
 """Seconds between two looks at the deadline."""
 
 
-class Late(psycopg.OperationalError):
+class DeadlineExceeded(psycopg.OperationalError):
     """The server did not answer in time; the connection is closed."""
 
 
-class Unreachable(psycopg.OperationalError):
+class ConnectionUnavailable(psycopg.OperationalError):
     """No connection could be had."""
 
 
-class _Bounded:
+class _ConnectionBase:
     """What both kinds of connections share."""
 
     pgconn: pq.abc.PGconn
     deadline: float = math.inf
 
-    def bounded(self, steps: Generator[Any, Any, RV]) -> Generator[Any, Any, RV]:
+    def enforce_deadline(self, steps: Generator[Any, Any, RV]) -> Generator[Any, Any, RV]:
         """Pass on what psycopg waits for, until the deadline. A server that trickles gets no longer."""
         try:
             wanted = next(steps)
@@ -59,12 +59,12 @@ class _Bounded:
                 wanted = steps.send(ready)
                 if time.monotonic() >= self.deadline:
                     self.pgconn.finish()
-                    raise Late("the server did not answer in time")
+                    raise DeadlineExceeded("the server did not answer in time")
         except StopIteration as end:
             return cast("RV", end.value)
 
     @property
-    def fit(self) -> bool:
+    def is_usable(self) -> bool:
         """True if it is open, in no transaction, and the server has said nothing since (a shutdown it would tell)."""
         if self.pgconn.status != pq.ConnStatus.OK or self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
             return False
@@ -73,25 +73,25 @@ class _Bounded:
         return not poll.poll(0)
 
 
-class Link(_Bounded, psycopg.Connection[Row]):
+class Connection(_ConnectionBase, psycopg.Connection[Row]):
     """A connection on which no wait is longer than until its deadline, a `time.monotonic()` second."""
 
-    slot: _Slot | None = None
+    slot: _PoolSlot | None = None
     _leave: contextlib.ExitStack | None = None
     _line: psycopg.Pipeline | None = None
 
-    def wait(self, gen: Generator[Any, Any, RV], interval: float = _LOOK, timeout: float | None = None) -> RV:  # noqa: ARG002 - the deadline counts
+    def wait(self, gen: Generator[Any, Any, RV], interval: float = _CHECK_INTERVAL, timeout: float | None = None) -> RV:  # noqa: ARG002 - the deadline counts
         """See `psycopg.Connection.wait`."""
         try:
             # Not the parent's: interrupted, it asks the server to cancel, and a stalled one lets nobody go.
-            return waiting.wait(self.bounded(gen), self.pgconn.socket, interval)
+            return waiting.wait(self.enforce_deadline(gen), self.pgconn.socket, interval)
         except psycopg.Error:
             raise
         except BaseException:
             self.pgconn.finish()  # nobody knows what still comes
             raise
 
-    def exchange(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
+    def execute_batch(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
         """Carry out statements in one round trip; the first failure ends them and the connection.
 
         Args:
@@ -121,31 +121,36 @@ class Link(_Bounded, psycopg.Connection[Row]):
                 with contextlib.suppress(psycopg.Error):
                     leave.close()
             self._line = None
-            raise _first(error) from None
+            raise _first_error(error) from None
         self._leave = leave if more else None
         if not more:
             self._line = None  # it knows its connection, which is to go when nobody has it any more
         return [cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
-class AsyncLink(_Bounded, psycopg.AsyncConnection[Row]):
-    """`Link` for asynchronous callers."""
+class AsyncConnection(_ConnectionBase, psycopg.AsyncConnection[Row]):
+    """`Connection` for asynchronous callers."""
 
     _leave: contextlib.AsyncExitStack | None = None
     _line: psycopg.AsyncPipeline | None = None
 
-    async def wait(self, gen: Generator[Any, Any, RV], interval: float = _LOOK, timeout: float | None = None) -> RV:  # noqa: ARG002, ASYNC109 - the parent's parameters
+    async def wait(
+        self,
+        gen: Generator[Any, Any, RV],
+        interval: float = _CHECK_INTERVAL,
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the parent's parameters
+    ) -> RV:
         """See `psycopg.AsyncConnection.wait`."""
         try:
-            return await waiting.wait_async(self.bounded(gen), self.pgconn.socket, interval)
+            return await waiting.wait_async(self.enforce_deadline(gen), self.pgconn.socket, interval)
         except psycopg.Error:
             raise
         except BaseException:
             self.pgconn.finish()  # as above
             raise
 
-    async def exchange(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
-        """See `Link.exchange`."""
+    async def execute_batch(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
+        """See `Connection.execute_batch`."""
         leave, self._leave = self._leave, None
         try:
             if leave is None:
@@ -162,7 +167,7 @@ class AsyncLink(_Bounded, psycopg.AsyncConnection[Row]):
                 with contextlib.suppress(psycopg.Error):
                     await leave.aclose()
             self._line = None
-            raise _first(error) from None
+            raise _first_error(error) from None
         self._leave = leave if more else None
         if not more:
             self._line = None  # it knows its connection, which is to go when nobody has it any more
@@ -174,22 +179,22 @@ def _has_rows(result: pq.abc.PGresult | None) -> bool:
     return result is not None and result.status == pq.ExecStatus.TUPLES_OK
 
 
-def _first(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     """What failed first: what comes after it only says that the pipeline was aborted."""
     while isinstance(error, psycopg.errors.PipelineAborted) and error.__context__ is not None:
         error = error.__context__
     return error
 
 
-class _Shelf(Generic[LinkT]):
+class _PoolBase(Generic[ConnectionT]):
     """The connections of one process, or of one event loop: those that are free, and what a new one is told."""
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: PostgresLocation) -> None:
         self.at = at
-        self.free: list[LinkT] = []
+        self.free: list[ConnectionT] = []
         self.closed = False
 
-    def reach(self, until: float) -> dict[str, Any]:
+    def connect_parameters(self, until: float) -> dict[str, Any]:
         """Return the parameters of a new connection that may take until a `time.monotonic()` second."""
         patience = min(self.at.act_timeout, until - time.monotonic())
         return {
@@ -199,7 +204,7 @@ class _Shelf(Generic[LinkT]):
             "connect_timeout": self.at.connect_timeout(patience),
         }
 
-    def pick(self) -> LinkT | None:
+    def pop_free(self) -> ConnectionT | None:
         """Return the free connection that was used last, if there is one; those that are not fit any more go."""
         if self.closed:
             raise StoreError("this store is closed")
@@ -208,14 +213,14 @@ class _Shelf(Generic[LinkT]):
                 link = self.free.pop()
             except IndexError:  # another thread was faster
                 return None
-            if link.fit:
+            if link.is_usable:
                 return link
             link.pgconn.finish()
         return None
 
-    def keep(self, link: LinkT) -> None:
+    def push_free(self, link: ConnectionT) -> None:
         """Keep a connection for the next one who needs it, if it is fit."""
-        if self.closed or not link.fit:
+        if self.closed or not link.is_usable:
             link.pgconn.finish()
         else:
             self.free.append(link)
@@ -227,12 +232,14 @@ class _Shelf(Generic[LinkT]):
             link = self.free.pop()  # named, or it would be collected before it is closed
             link.pgconn.finish()
 
-    def crowded(self) -> Unreachable:
+    def exhausted_error(self) -> ConnectionUnavailable:
         """Say that all connections are in use."""
-        return Unreachable(f"all {self.at.pool_size} connections were in use for {self.at.act_timeout:g} s (pool_size)")
+        return ConnectionUnavailable(
+            f"all {self.at.pool_size} connections were in use for {self.at.act_timeout:g} s (pool_size)"
+        )
 
 
-class _Slot(list[None]):
+class _PoolSlot(list[None]):
     """The right to one connection, once it has been waited for. It comes back by itself if an interrupt loses it.
 
     Args:
@@ -243,7 +250,7 @@ class _Slot(list[None]):
         super().__init__()
         self._slots = slots
 
-    def wait(self, seconds: float) -> None:
+    def acquire(self, seconds: float) -> None:
         """Wait for one that is free.
 
         Raises:
@@ -252,108 +259,108 @@ class _Slot(list[None]):
         # One step of the interpreter: no interrupt comes between what is taken out there and what is put in here.
         self.extend(map(self._slots.get, (True,), (seconds,)))
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let somebody else have it. Giving back twice does no harm."""
         while self:
             self._slots.put(self.pop())
 
-    __del__ = give_back
+    __del__ = release
 
 
-class Shelf(_Shelf[Link]):
+class ConnectionPool(_PoolBase[Connection]):
     """For threads. No lock of Python's own is taken: an interrupt can leave those locked for ever."""
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: PostgresLocation) -> None:
         """Begin empty."""
         super().__init__(at)
         self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(at.pool_size):
             self._slots.put(None)
 
-    def take(self, until: float) -> Link:
+    def acquire_connection(self, until: float) -> Connection:
         """Return a connection for one act; opened now if none is free.
 
         Raises:
             Unreachable: there is none until that `time.monotonic()` second, or the server refuses.
             StoreError: the store is closed.
         """
-        slot = _Slot(self._slots)
+        slot = _PoolSlot(self._slots)
         try:
-            slot.wait(max(0.0, until - time.monotonic()))
-            link = self.pick() or Link.connect(**self.reach(until))
+            slot.acquire(max(0.0, until - time.monotonic()))
+            link = self.pop_free() or Connection.connect(**self.connect_parameters(until))
         except BaseException as error:
-            slot.give_back()
+            slot.release()
             if isinstance(error, queue.Empty):
-                raise self.crowded() from None
+                raise self.exhausted_error() from None
             if isinstance(error, psycopg.Error):
-                raise Unreachable(str(error)) from error
+                raise ConnectionUnavailable(str(error)) from error
             raise
         link.deadline, link.slot = until, slot
         return link
 
-    def give_back(self, link: Link) -> None:
+    def release_connection(self, link: Connection) -> None:
         """Take a connection back."""
         slot, link.slot = link.slot, None
-        self.keep(link)
+        self.push_free(link)
         if slot is not None:
-            slot.give_back()
+            slot.release()
 
 
-class AsyncShelf(_Shelf[AsyncLink]):
+class AsyncConnectionPool(_PoolBase[AsyncConnection]):
     """For the tasks of one event loop."""
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: PostgresLocation) -> None:
         """Begin empty."""
         super().__init__(at)
         self._slots = asyncio.Semaphore(at.pool_size)
 
-    async def take(self, until: float) -> AsyncLink:
-        """See `Shelf.take`."""
+    async def acquire_connection(self, until: float) -> AsyncConnection:
+        """See `ConnectionPool.acquire_connection`."""
         try:
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._slots.acquire()
         except TimeoutError:
-            raise self.crowded() from None
+            raise self.exhausted_error() from None
         try:
-            link = self.pick() or await AsyncLink.connect(**self.reach(until))
+            link = self.pop_free() or await AsyncConnection.connect(**self.connect_parameters(until))
         except BaseException as error:
             self._slots.release()
             if isinstance(error, psycopg.Error):
-                raise Unreachable(str(error)) from error
+                raise ConnectionUnavailable(str(error)) from error
             raise
         link.deadline = until
         return link
 
-    def give_back(self, link: AsyncLink) -> None:
+    def release_connection(self, link: AsyncConnection) -> None:
         """Take a connection back."""
-        self.keep(link)
+        self.push_free(link)
         self._slots.release()
 
 
-_LEFT_BEHIND: list[object] = []
+_INHERITED_POOLS: list[object] = []
 """What a forked process inherited. It is not touched and not collected: the sockets are its parent's."""
 
 
-class Links:
+class ProcessPools:
     """All connections of this process to one database: one shelf for threads, one for each event loop."""
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: PostgresLocation) -> None:
         """Begin empty."""
         self.at = at
-        self._begin()
+        self._create_pools()
 
-    def _begin(self) -> None:
+    def _create_pools(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._shelf = Shelf(self.at)
-        self._loops: dict[asyncio.AbstractEventLoop, AsyncShelf] = {}
+        self._shelf = ConnectionPool(self.at)
+        self._loops: dict[asyncio.AbstractEventLoop, AsyncConnectionPool] = {}
 
-    def shelf(self) -> Shelf:
+    def pool_for_threads(self) -> ConnectionPool:
         """Return the shelf for threads."""
         self._check_process()
         return self._shelf
 
-    def loop_shelf(self) -> AsyncShelf:
+    def pool_for_loop(self) -> AsyncConnectionPool:
         """Return the shelf of the event loop that runs now; what closed loops have left is closed."""
         self._check_process()
         loop = asyncio.get_running_loop()
@@ -362,7 +369,7 @@ class Links:
             with self._lock:
                 for other in [other for other in self._loops if other.is_closed()]:
                     self._loops.pop(other).close()
-                shelf = self._loops[loop] = AsyncShelf(self.at)
+                shelf = self._loops[loop] = AsyncConnectionPool(self.at)
                 shelf.closed = self._shelf.closed
         return shelf
 
@@ -377,5 +384,5 @@ class Links:
     def _check_process(self) -> None:
         if self._pid == os.getpid():
             return
-        _LEFT_BEHIND.append((self._shelf, self._loops))
-        self._begin()
+        _INHERITED_POOLS.append((self._shelf, self._loops))
+        self._create_pools()

@@ -16,41 +16,49 @@ except ImportError as missing:
     raise MissingExtraError("psycopg", "postgres") from missing
 
 from pokayoke.core.ledger.transitions import Settlement
-from pokayoke.stores.encryption import Seal, from_environment
-from pokayoke.stores.operations import Act
+from pokayoke.stores.encryption import Seal, seal_from_environment
+from pokayoke.stores.operations import Operation
 from pokayoke.stores.postgres import user_transaction as guest
-from pokayoke.stores.postgres.pool import AsyncLink, Link, Links, Row
-from pokayoke.stores.postgres.transaction import Course, Pause, Take, Work, carried_out, reading, work_of
-from pokayoke.stores.postgres.url import place
+from pokayoke.stores.postgres.pool import AsyncConnection, Connection, ProcessPools, Row
+from pokayoke.stores.postgres.transaction import (
+    AcquireConnection,
+    SleepSeconds,
+    Transaction,
+    TransactionSteps,
+    as_transaction,
+    execute,
+    read_transaction,
+)
+from pokayoke.stores.postgres.url import parse_url
 from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql import queries
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
-from pokayoke.stores.sql.statements import MIGRATION, Lock
+from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
 from pokayoke.stores.sql.store import SqlStore
 
 T = TypeVar("T")
 _LEAST_SERVER = 130_000
 _ENCODINGS = ("UTF8", "SQL_ASCII")
 """Of a database that takes every text; the second one keeps bytes as they come."""
-_GREET = (
+_PROBE_SERVER = (
     "SELECT to_regclass('pokayoke_meta') IS NOT NULL, current_setting('server_version_num')::int, "
     "current_setting('server_encoding')"
 )
-_UPKEEP_SECONDS = 3_600.0
+_MAINTENANCE_SECONDS = 3_600.0
 """How long one step of making tables or of forgetting may take; nobody waits for it."""
-_ASK = (
+_READ_SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('full_page_writes'), "
     "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication), "
     "current_setting('server_version_num')::int"
 )
 
 
-def _upkeep(
+def _maintenance_transaction(
     first: Sequence[Statement],
     decide: Callable[[Sequence[Sequence[Row]]], tuple[Sequence[Statement], T]],
-    *locks: Lock,
-) -> Work[T]:
-    return Work(locks, first, decide, changes=True, patience=_UPKEEP_SECONDS)
+    *locks: AdvisoryLock,
+) -> Transaction[T]:
+    return Transaction(locks, first, decide, changes=True, patience=_MAINTENANCE_SECONDS)
 
 
 class PostgresStore(SqlStore):
@@ -61,7 +69,7 @@ class PostgresStore(SqlStore):
     transaction pooler may stand between.
 
     Args:
-        url: `postgresql://user@host:5432/database`; see `postgres_place.place` for its parameters.
+        url: `postgresql://user@host:5432/database`; see `postgres_place.parse_url` for its parameters.
         create: True makes missing tables and brings older ones up to date.
         seal: seals what holds values; None for the keys of the environment.
 
@@ -76,22 +84,22 @@ class PostgresStore(SqlStore):
 
     def __init__(self, url: str, *, create: bool = False, seal: Seal | None = None) -> None:
         """Connect, and check whose tables are there."""
-        self._at = place(url)
-        self._links = Links(self._at)
-        super().__init__(from_environment() if seal is None else seal)
+        self._at = parse_url(url)
+        self._links = ProcessPools(self._at)
+        super().__init__(seal_from_environment() if seal is None else seal)
         try:
-            self.ledger_id = self._opened(create=create).ledger_id
+            self.ledger_id = self._open_ledger(create=create).ledger_id
         except BaseException:
             self._links.close()
             raise
 
-    def run(self, act: Act[T]) -> T:
+    def run(self, act: Operation[T]) -> T:
         """Carry out an act. Raises `StoreError` within a bounded time if the server does not answer."""
-        return self._walk(carried_out(work_of(act, self._seal, time.time, self.ledger_id), self._at))
+        return self._drive_steps(execute(as_transaction(act, self._seal, time.time, self.ledger_id), self._at))
 
-    async def arun(self, act: Act[T]) -> T:
+    async def arun(self, act: Operation[T]) -> T:
         """`run` on a connection of the event loop that runs now."""
-        return await self._awalk(carried_out(work_of(act, self._seal, time.time, self.ledger_id), self._at))
+        return await self._adrive_steps(execute(as_transaction(act, self._seal, time.time, self.ledger_id), self._at))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection. Returns whether it was accepted.
@@ -103,11 +111,11 @@ class PostgresStore(SqlStore):
         Raises:
             StoreError: the connection is another one, commits by itself, or leads to another ledger. Roll back.
         """
-        return guest.settle_on(conn, guest.visit(settlement, self.ledger_id, self._seal, time.time()))
+        return guest.settle_on(conn, guest.settlement_steps(settlement, self.ledger_id, self._seal, time.time()))
 
     async def asettle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle_on` with `psycopg.AsyncConnection` or SQLAlchemy's `AsyncConnection`."""
-        return await guest.asettle_on(conn, guest.visit(settlement, self.ledger_id, self._seal, time.time()))
+        return await guest.asettle_on(conn, guest.settlement_steps(settlement, self.ledger_id, self._seal, time.time()))
 
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
@@ -115,25 +123,27 @@ class PostgresStore(SqlStore):
         chunk = (f"WITH gone AS ({sql} RETURNING 1) SELECT count(*) FROM gone", values)  # noqa: S608 - words from the code only
         gone = 0
 
-        def told(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], int]:
+        def record_pruned(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], int]:
             found = int(results[0][0][0])
-            return (queries.pruned(before, found, by=by, now=now),), found
+            return (queries.audit_pruned(before, found, by=by, now=now),), found
 
         while True:
-            found = self._do(_upkeep((chunk,), told))
+            found = self._run_transaction(_maintenance_transaction((chunk,), record_pruned))
             gone += found
             if found < queries.CHUNK:
                 break
         # One table at a time: acts that write to several of them never wait for this in a circle.
         for statement in queries.prune_rest(before, now=now):
-            self._do(_upkeep((statement,), lambda _: ((), None)))
-        counters, runs = map(self._read, queries.counters_of_runs(before))
-        self._do(_upkeep((), lambda _: (queries.prune_counters(before, counters, runs), None)))
+            self._run_transaction(_maintenance_transaction((statement,), lambda _: ((), None)))
+        counters, runs = map(self._fetch_rows, queries.select_run_counters(before))
+        self._run_transaction(
+            _maintenance_transaction((), lambda _: (queries.prune_counters(before, counters, runs), None))
+        )
         return gone
 
     def weaknesses(self) -> tuple[str, ...]:
         """Return what of the server's settings may lose a claim, one sentence each; empty if nothing does."""
-        fsync, pages, synchronous, standbys, _ = self._read((_ASK, ()))[0]
+        fsync, pages, synchronous, standbys, _ = self._fetch_rows((_READ_SETTINGS, ()))[0]
         found = [*super().weaknesses()]
         if fsync != "on":
             found.append("fsync is off: a power failure may lose claims, so an effect may happen twice; set fsync = on")
@@ -152,8 +162,8 @@ class PostgresStore(SqlStore):
 
     # -- the tables ------------------------------------------------------------------------------
 
-    def _opened(self, *, create: bool) -> schema.Meta:
-        ((present, version, encoding),) = self._read((_GREET, ()))
+    def _open_ledger(self, *, create: bool) -> schema.LedgerMeta:
+        ((present, version, encoding),) = self._fetch_rows((_PROBE_SERVER, ()))
         if version < _LEAST_SERVER:
             raise StoreError(
                 f"PostgreSQL at {self._at.name} has version {version // 10_000}; 13 is the oldest that works"
@@ -163,45 +173,46 @@ class PostgresStore(SqlStore):
                 f"the database at {self._at.name} is encoded in {encoding}, which cannot hold every text: make one "
                 "with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
             )
-        found = schema.meta(self._read((schema.READ_META, ()))) if present else schema.Meta()
+        found = schema.parse_meta(self._fetch_rows((schema.READ_META, ()))) if present else schema.LedgerMeta()
         schema.refuse_newer(found)
-        if found.version == schema.latest():
+        if found.version == schema.latest_version():
             return found
         if create:
-            return self._migrated()
+            return self._migrate_tables()
         if not found.ledger_id:
             raise StoreError(
                 f"PostgreSQL at {self._at.name} holds no ledger: run `pokayoke ledger init --store URL` once "
                 "(or open it with create=True)"
             )
         raise StoreError(
-            f"the ledger at {self._at.name} has version {found.version}, this pokayoke needs {schema.latest()}: "
+            f"the ledger at {self._at.name} has version {found.version}, "
+            f"this pokayoke needs {schema.latest_version()}: "
             "run `pokayoke ledger migrate --store URL`"
         )
 
-    def _migrated(self) -> schema.Meta:
+    def _migrate_tables(self) -> schema.LedgerMeta:
         """Bring the tables up to date, in one transaction and behind a lock: of two at once one finds it done."""
         new_id = uuid.uuid4().hex
 
-        def decided(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], schema.Meta]:
-            found = schema.meta(results[1])
-            steps = schema.migrating(found, POSTGRES, new_id)
-            return steps, schema.Meta(found.ledger_id or new_id, schema.latest())
+        def decide_migration(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], schema.LedgerMeta]:
+            found = schema.parse_meta(results[1])
+            steps = schema.migration_statements(found, POSTGRES, new_id)
+            return steps, schema.LedgerMeta(found.ledger_id or new_id, schema.latest_version())
 
         first = ((schema.CREATE_META, ()), (schema.READ_META, ()))
-        return self._do(_upkeep(first, decided, Lock(MIGRATION)))
+        return self._run_transaction(_maintenance_transaction(first, decide_migration, AdvisoryLock(MIGRATION)))
 
     # -- threads and event loops -----------------------------------------------------------------
 
-    def _read(self, statement: Statement) -> Sequence[Row]:
-        return self._do(reading(statement))
+    def _fetch_rows(self, statement: Statement) -> Sequence[Row]:
+        return self._run_transaction(read_transaction(statement))
 
-    def _do(self, work: Work[T]) -> T:
-        return self._walk(carried_out(work, self._at))
+    def _run_transaction(self, work: Transaction[T]) -> T:
+        return self._drive_steps(execute(work, self._at))
 
-    def _walk(self, course: Course[T]) -> T:
-        shelf = self._links.shelf()
-        link: Link | None = None
+    def _drive_steps(self, course: TransactionSteps[T]) -> T:
+        shelf = self._links.pool_for_threads()
+        link: Connection | None = None
         answer: Any = None
         failure: psycopg.Error | None = None
         try:
@@ -209,27 +220,27 @@ class PostgresStore(SqlStore):
                 step = course.send(answer) if failure is None else course.throw(failure)
                 answer = failure = None
                 try:
-                    if isinstance(step, Take):
+                    if isinstance(step, AcquireConnection):
                         if link is not None:
-                            shelf.give_back(link)
+                            shelf.release_connection(link)
                             link = None
-                        answer = link = shelf.take(step.until)
-                    elif isinstance(step, Pause):
+                        answer = link = shelf.acquire_connection(step.until)
+                    elif isinstance(step, SleepSeconds):
                         time.sleep(step.seconds)
                     else:
                         assert link is not None, "a course takes a connection before it sends"
-                        answer = link.exchange(step.statements, more=step.more)
+                        answer = link.execute_batch(step.statements, more=step.more)
                 except psycopg.Error as error:
                     failure = error
         except StopIteration as end:
             return cast("T", end.value)
         finally:
             if link is not None:
-                shelf.give_back(link)
+                shelf.release_connection(link)
 
-    async def _awalk(self, course: Course[T]) -> T:
-        shelf = self._links.loop_shelf()
-        link: AsyncLink | None = None
+    async def _adrive_steps(self, course: TransactionSteps[T]) -> T:
+        shelf = self._links.pool_for_loop()
+        link: AsyncConnection | None = None
         answer: Any = None
         failure: psycopg.Error | None = None
         try:
@@ -237,20 +248,20 @@ class PostgresStore(SqlStore):
                 step = course.send(answer) if failure is None else course.throw(failure)
                 answer = failure = None
                 try:
-                    if isinstance(step, Take):
+                    if isinstance(step, AcquireConnection):
                         if link is not None:
-                            shelf.give_back(link)
+                            shelf.release_connection(link)
                             link = None
-                        answer = link = await shelf.take(step.until)
-                    elif isinstance(step, Pause):
+                        answer = link = await shelf.acquire_connection(step.until)
+                    elif isinstance(step, SleepSeconds):
                         await asyncio.sleep(step.seconds)
                     else:
                         assert link is not None, "a course takes a connection before it sends"
-                        answer = await link.exchange(step.statements, more=step.more)
+                        answer = await link.execute_batch(step.statements, more=step.more)
                 except psycopg.Error as error:
                     failure = error
         except StopIteration as end:
             return cast("T", end.value)
         finally:
             if link is not None:
-                shelf.give_back(link)
+                shelf.release_connection(link)

@@ -23,18 +23,18 @@ import psycopg
 
 from pokayoke.errors import StoreError
 from pokayoke.stores.encryption import Seal
-from pokayoke.stores.operations import Act
-from pokayoke.stores.postgres.pool import AsyncLink, Late, Link, Row, Unreachable
-from pokayoke.stores.postgres.url import Place
+from pokayoke.stores.operations import Operation
+from pokayoke.stores.postgres.pool import AsyncConnection, Connection, ConnectionUnavailable, DeadlineExceeded, Row
+from pokayoke.stores.postgres.url import PostgresLocation
 from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql import statements
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
-from pokayoke.stores.sql.statements import MIGRATION, Lock
+from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
 
 T = TypeVar("T")
 
 
-class Take(msgspec.Struct, frozen=True, gc=False):
+class AcquireConnection(msgspec.Struct, frozen=True, gc=False):
     """Hand in a connection; the one before is done with.
 
     Args:
@@ -44,7 +44,7 @@ class Take(msgspec.Struct, frozen=True, gc=False):
     until: float
 
 
-class Send(msgspec.Struct, frozen=True, gc=False):
+class SendStatements(msgspec.Struct, frozen=True, gc=False):
     """Carry out statements in one round trip and hand in the rows of each.
 
     Args:
@@ -56,17 +56,17 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     more: bool = False
 
 
-class Pause(msgspec.Struct, frozen=True, gc=False):
+class SleepSeconds(msgspec.Struct, frozen=True, gc=False):
     """Wait for some seconds."""
 
     seconds: float
 
 
-Step = Take | Send | Pause
-Course = Generator[Step, Any, T]
+TransactionStep = AcquireConnection | SendStatements | SleepSeconds
+TransactionSteps = Generator[TransactionStep, Any, T]
 
 
-class Work(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Transaction(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What one transaction has to do.
 
     Args:
@@ -77,14 +77,14 @@ class Work(msgspec.Struct, Generic[T], frozen=True, gc=False):
         patience: seconds it may take; None for what the URL says.
     """
 
-    locks: tuple[Lock, ...]
+    locks: tuple[AdvisoryLock, ...]
     reads: Sequence[Statement]
     decide: Callable[[Sequence[Sequence[Row]]], tuple[Sequence[Statement], T]]
     changes: bool = False
     patience: float | None = None
 
 
-class _Lost(Exception):  # noqa: N818 - says what happened, and never leaves this module
+class _CommitAnswerLost(Exception):  # noqa: N818 - says what happened, and never leaves this module
     """The answer to a COMMIT was lost.
 
     Attributes:
@@ -108,13 +108,13 @@ _SETTINGS: Final = (
     "set_config('idle_in_transaction_session_timeout', %s, true), set_config('synchronous_commit', "
     "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
 )
-_MARK: Final = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text, pg_backend_pid()"
-_FATE: Final = "SELECT CASE WHEN pg_postmaster_start_time()::text = %s THEN pg_xact_status(%s::xid8) END"
+_READ_TRANSACTION_ID: Final = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text, pg_backend_pid()"
+_READ_COMMIT_STATUS: Final = "SELECT CASE WHEN pg_postmaster_start_time()::text = %s THEN pg_xact_status(%s::xid8) END"
 _LOCK: Final = {False: "pg_advisory_xact_lock(%s)", True: "pg_advisory_xact_lock_shared(%s)"}
 
 _TRIES: Final = 4
 _PAUSE: Final = 0.05
-_ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03", "08")
+_SESSION_ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03", "08")
 """The server ends the session, or never had it."""
 _ROLLED_BACK = ("40P01", "40001")
 """The server chose this transaction to make way for another one."""
@@ -122,46 +122,48 @@ _UNPREPARED = ("26000", "42P05")
 """A pooler mixes up the prepared statements of its clients."""
 
 
-def words(found: Sequence[Statement]) -> list[Statement]:
+def to_postgres(found: Sequence[Statement]) -> list[Statement]:
     """Return statements in PostgreSQL's words."""
-    return [(POSTGRES.sql(sql), values) for sql, values in found]
+    return [(POSTGRES.with_placeholders(sql), values) for sql, values in found]
 
 
-def locking(locks: Sequence[Lock]) -> Statement:
+def lock_statement(locks: Sequence[AdvisoryLock]) -> Statement:
     """Return the statement that takes locks in order and holds them to the end of the transaction."""
-    return "SELECT " + _locks(tuple(lock.shared for lock in locks)), tuple(lock.number for lock in locks)
+    return "SELECT " + _lock_calls(tuple(lock.shared for lock in locks)), tuple(lock.lock_key for lock in locks)
 
 
 @lru_cache(maxsize=64)
-def _locks(shared: tuple[bool, ...]) -> str:
+def _lock_calls(shared: tuple[bool, ...]) -> str:
     return ", ".join(_LOCK[one] for one in shared)
 
 
-def opening(locks: Sequence[Lock], patience: float) -> Statement:
+def setup_statement(locks: Sequence[AdvisoryLock], patience: float) -> Statement:
     """Return the statement that begins an act: the transaction's number, settings, then the locks in order."""
     limit = str(max(1, int(patience * 1_000)))
-    sql = f"{_MARK}, {_SETTINGS}" + (", " + _locks(tuple(lock.shared for lock in locks)) if locks else "")
-    return sql, (limit, limit, limit, *(lock.number for lock in locks))
+    sql = f"{_READ_TRANSACTION_ID}, {_SETTINGS}" + (
+        ", " + _lock_calls(tuple(lock.shared for lock in locks)) if locks else ""
+    )
+    return sql, (limit, limit, limit, *(lock.lock_key for lock in locks))
 
 
-def work_of(act: Act[T], seal: Seal, now: Callable[[], float], ledger_id: str) -> Work[T]:
+def as_transaction(act: Operation[T], seal: Seal, now: Callable[[], float], ledger_id: str) -> Transaction[T]:
     """Return an act as the work of a transaction.
 
     What the ledger says of itself is read again each time, while nobody may migrate it: under a store that is open it
     may have been replaced, or brought to a version that this program does not know.
     """
 
-    def decided(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], T]:
-        be_same(results[0], ledger_id)
-        books = statements.books(act.need, results[1:], seal)
+    def decide_writes(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], T]:
+        check_ledger(results[0], ledger_id)
+        books = statements.parse_rows(act.need, results[1:], seal)
         changes, result = act.decide(books)
-        return statements.writes(changes, books, seal, now()), result
+        return statements.write_statements(changes, books, seal, now()), result
 
-    locks = (Lock(MIGRATION, shared=True), *statements.locks(act.need))
-    return Work(locks, ((schema.READ_META, ()), *statements.reads(act.need)), decided)
+    locks = (AdvisoryLock(MIGRATION, shared=True), *statements.required_locks(act.need))
+    return Transaction(locks, ((schema.READ_META, ()), *statements.read_statements(act.need)), decide_writes)
 
 
-def be_same(rows: Sequence[Row], ledger_id: str) -> None:
+def check_ledger(rows: Sequence[Row], ledger_id: str) -> None:
     """Refuse another ledger than the one that was opened, and one that this program does not know.
 
     Args:
@@ -171,7 +173,7 @@ def be_same(rows: Sequence[Row], ledger_id: str) -> None:
     Raises:
         StoreError: it is another one, or newer.
     """
-    found = schema.meta(rows)
+    found = schema.parse_meta(rows)
     if found.ledger_id != ledger_id:
         raise StoreError(
             f"the database holds another ledger ({found.ledger_id or 'none'}) than the one that was opened "
@@ -180,12 +182,12 @@ def be_same(rows: Sequence[Row], ledger_id: str) -> None:
     schema.refuse_newer(found)
 
 
-def reading(statement: Statement) -> Work[Sequence[Row]]:
+def read_transaction(statement: Statement) -> Transaction[Sequence[Row]]:
     """Return the work of one statement that changes nothing."""
-    return Work((), (statement,), lambda results: ((), results[0]))
+    return Transaction((), (statement,), lambda results: ((), results[0]))
 
 
-def carried_out(work: Work[T], at: Place) -> Course[T]:
+def execute(work: Transaction[T], at: PostgresLocation) -> TransactionSteps[T]:
     """Carry out work, again where that is safe and of use.
 
     It takes `patience` seconds at most, and as long again if the answer to a commit was lost.
@@ -195,79 +197,83 @@ def carried_out(work: Work[T], at: Place) -> Course[T]:
     """
     patience = at.act_timeout if work.patience is None else work.patience
     ends = time.monotonic() + patience
-    lost: _Lost | None = None
+    lost: _CommitAnswerLost | None = None
     for tries in range(1_000_000):
         try:
-            if lost is not None and (yield from _committed(lost, ends)):
+            if lost is not None and (yield from _has_committed(lost, ends)):
                 return cast("T", lost.result)
-            return (yield from _tried(work, patience, ends))
-        except _Lost as loss:
+            return (yield from _attempt_transaction(work, patience, ends))
+        except _CommitAnswerLost as loss:
             if lost is None:
                 ends = time.monotonic() + patience
             lost, error = loss, loss.__cause__
         except psycopg.Error as failure:
             error = failure
-            if lost is None and (isinstance(failure, Unreachable) or tries >= _TRIES or not _worth_another(failure)):
-                raise explained(failure, at) from failure
+            if lost is None and (
+                isinstance(failure, ConnectionUnavailable) or tries >= _TRIES or not _is_retryable(failure)
+            ):
+                raise error_message(failure, at) from failure
         assert isinstance(error, psycopg.Error), "only the driver's failures come here"
         if time.monotonic() >= ends:
-            raise explained(error, at, unknown=lost is not None) from error
+            raise error_message(error, at, unknown=lost is not None) from error
         if tries:
-            yield Pause(_PAUSE)
+            yield SleepSeconds(_PAUSE)
     raise AssertionError("time is up before that")
 
 
-def _tried(work: Work[T], patience: float, ends: float) -> Course[T]:
-    link: Link | AsyncLink = yield Take(ends)
-    results = yield Send((BEGIN, opening(work.locks, patience), *words(work.reads)), more=True)
+def _attempt_transaction(work: Transaction[T], patience: float, ends: float) -> TransactionSteps[T]:
+    link: Connection | AsyncConnection = yield AcquireConnection(ends)
+    results = yield SendStatements((BEGIN, setup_statement(work.locks, patience), *to_postgres(work.reads)), more=True)
     number, start, backend = results[1][0][:3]
     if backend != link.info.backend_pid:
         link.prepare_threshold = None  # a pooler stands between: what is prepared may be somebody else's
     try:
         writes, result = work.decide(results[2:])
     except Exception:
-        yield Send((ROLLBACK,))
+        yield SendStatements((ROLLBACK,))
         raise
     try:
-        yield Send((*words(writes), COMMIT))
+        yield SendStatements((*to_postgres(writes), COMMIT))
     except psycopg.Error as error:
-        if not _ended(error):
+        if not _is_disconnected(error):
             raise
         if writes or work.changes:
-            raise _Lost((start, number), result) from error
+            raise _CommitAnswerLost((start, number), result) from error
     return result
 
 
-def _committed(lost: _Lost, ends: float) -> Course[bool]:
+def _has_committed(lost: _CommitAnswerLost, ends: float) -> TransactionSteps[bool]:
     """Whether a transaction was committed. False: it was not, or nobody knows."""
     while True:
-        yield Take(ends)
-        results = yield Send(((_FATE, lost.mark),))
+        yield AcquireConnection(ends)
+        results = yield SendStatements(((_READ_COMMIT_STATUS, lost.mark),))
         fate = results[0][0][0]
         if fate != "in progress":
             return bool(fate == "committed")
         if time.monotonic() >= ends:
-            raise Late("the server is still at work on the commit")
-        yield Pause(_PAUSE)
+            raise DeadlineExceeded("the server is still at work on the commit")
+        yield SleepSeconds(_PAUSE)
 
 
-def _state(error: psycopg.Error) -> str:
+def _sqlstate(error: psycopg.Error) -> str:
     return error.sqlstate or ""
 
 
-def _ended(error: psycopg.Error) -> bool:
+def _is_disconnected(error: psycopg.Error) -> bool:
     """Whether the connection is lost: what was sent may have been done or not."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, ConnectionUnavailable):
         return False
-    return _state(error).startswith(_ENDED) or (isinstance(error, psycopg.OperationalError) and not _state(error))
+    return _sqlstate(error).startswith(_SESSION_ENDED) or (
+        isinstance(error, psycopg.OperationalError) and not _sqlstate(error)
+    )
 
 
-def _worth_another(error: psycopg.Error) -> bool:
+def _is_retryable(error: psycopg.Error) -> bool:
     """Whether a try that has changed nothing may go better the next time."""
-    return _ended(error) or _state(error) in (*_ROLLED_BACK, *_UNPREPARED)
+    return _is_disconnected(error) or _sqlstate(error) in (*_ROLLED_BACK, *_UNPREPARED)
 
 
-_WHY: Final[dict[str, str]] = {
+_REASONS: Final[dict[str, str]] = {
     "42P01": "its tables are missing: run `pokayoke ledger init --store URL` once (or open it with create=True)",
     "3D000": "there is no such database: create it, then run `pokayoke ledger init --store URL`",
     "25006": "it only takes reads (a standby?): name the primary in the URL",
@@ -278,7 +284,7 @@ _WHY: Final[dict[str, str]] = {
 }
 
 
-def explained(error: psycopg.Error, at: Place, *, unknown: bool = False) -> StoreError:
+def error_message(error: psycopg.Error, at: PostgresLocation, *, unknown: bool = False) -> StoreError:
     """Return what is told of a failure. Its text holds no value: those stand in messages of classes 22 and 23.
 
     Args:
@@ -286,11 +292,11 @@ def explained(error: psycopg.Error, at: Place, *, unknown: bool = False) -> Stor
         at: the database.
         unknown: True if something may have been committed.
     """
-    state = _state(error)
-    if isinstance(error, Late):
+    state = _sqlstate(error)
+    if isinstance(error, DeadlineExceeded):
         why = f"no answer within {at.act_timeout:g} s"
-    elif state in _WHY:
-        why = _WHY[state]
+    elif state in _REASONS:
+        why = _REASONS[state]
     else:
         said = error.diag.message_primary if state else str(error)
         why = f"{type(error).__name__} {state}".strip()

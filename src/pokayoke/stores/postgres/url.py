@@ -14,11 +14,11 @@ from psycopg import conninfo
 from pokayoke.errors import StoreError
 
 _DAY = 86_400.0  # seconds; the server and the driver count milliseconds in 32 bits
-_OWN = {"act_timeout": "10", "pool_size": "10", "prepare": "on"}
+_OWN_OPTIONS = {"act_timeout": "10", "pool_size": "10", "prepare": "on"}
 """What a URL may say beside libpq's own parameters, and what holds if it does not."""
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class PostgresLocation(msgspec.Struct, frozen=True, gc=False):
     """Where the database is, and how long its users are patient.
 
     Args:
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         return max(2, int(min(seconds, self.attempt)))  # libpq knows nothing shorter
 
 
-def place(url: str) -> Place:
+def parse_url(url: str) -> PostgresLocation:
     """Read a URL.
 
     Args:
@@ -58,7 +58,7 @@ def place(url: str) -> Place:
     """
     head, _, query = url.partition("?")
     head = re.sub(r"^(postgres(?:ql)?)\+\w+:", r"\1:", head)  # as SQLAlchemy writes it
-    own = dict(_OWN)
+    own = dict(_OWN_OPTIONS)
     rest: list[str] = []
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
@@ -75,7 +75,7 @@ def place(url: str) -> Place:
             "this PostgreSQL URL cannot be read: write postgresql://USER@HOST:PORT/DATABASE, "
             "with special characters of a password in percent notation"
         ) from None
-    patience = _number("act_timeout", own["act_timeout"], 0.1, _DAY)
+    patience = _parse_number("act_timeout", own["act_timeout"], 0.1, _DAY)
     defaults: dict[str, Any] = {
         "keepalives_idle": max(1, math.ceil(patience)),
         "keepalives_interval": max(1, math.ceil(patience / 4)),
@@ -87,20 +87,20 @@ def place(url: str) -> Place:
     shown = f"{found.get('host') or 'the local socket'}:{found.get('port') or '5432'}/{found.get('dbname') or ''}"
     if own["prepare"] not in ("on", "off"):
         raise StoreError(f"prepare={own['prepare']!r} in the PostgreSQL URL is neither on nor off")
-    attempt = _number("connect_timeout", str(found.pop("connect_timeout", 0)), 0, _DAY)
-    return Place(
+    attempt = _parse_number("connect_timeout", str(found.pop("connect_timeout", 0)), 0, _DAY)
+    return PostgresLocation(
         # Whatever the session prefers: a text that it could not encode would fail after its claim.
         conninfo.make_conninfo("", **{**defaults, **found, "client_encoding": "UTF8"}),
         shown,
         patience,
-        int(_number("pool_size", own["pool_size"], 1, 10_000)),
+        int(_parse_number("pool_size", own["pool_size"], 1, 10_000)),
         own["prepare"] == "on",
         str(found.get("host") or found.get("hostaddr") or "").count(",") + 1,
         attempt if attempt > 0 else math.inf,
     )
 
 
-def _number(name: str, text: str, least: float, most: float) -> float:
+def _parse_number(name: str, text: str, least: float, most: float) -> float:
     try:
         value = float(text)
     except ValueError:

@@ -17,57 +17,57 @@ from pokayoke.errors import StoreError
 from pokayoke.stores import operations as acts
 from pokayoke.stores.encryption import Seal
 from pokayoke.stores.postgres.pool import Row
-from pokayoke.stores.postgres.transaction import locking
+from pokayoke.stores.postgres.transaction import lock_statement
 from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql import statements
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
 
-_ALONE: Final = (
+_AUTOCOMMIT_ERROR: Final = (
     "the connection commits each statement by itself, so effect and record would be two commits: "
     "open a transaction first (psycopg: `with conn.transaction():`, SQLAlchemy: `with engine.begin() as conn:`)"
 )
 _NO_TABLE: Final = "42P01"
 
-Visit = Generator[Statement, Sequence[Row], bool]
+SettlementSteps = Generator[Statement, Sequence[Row], bool]
 
 
-def visit(settlement: Settlement, ledger_id: str, seal: Seal, now: float) -> Visit:
+def settlement_steps(settlement: Settlement, ledger_id: str, seal: Seal, now: float) -> SettlementSteps:
     """Say which statements complete an effect, take the rows of each, and return whether it was accepted.
 
     Raises:
         StoreError: the connection leads to another ledger.
     """
-    found = schema.meta((yield (schema.READ_META, ())))
+    found = schema.parse_meta((yield (schema.READ_META, ())))
     if found.ledger_id != ledger_id:
         raise StoreError(
             f"the connection leads to the ledger {found.ledger_id or '(none)'}, the claim is in {ledger_id}: "
             "complete the effect in the database of the guard's store; roll back now"
         )
     schema.refuse_newer(found)
-    act = acts.settling(settlement)
-    yield locking(statements.locks(act.need))
+    act = acts.settle_operation(settlement)
+    yield lock_statement(statements.required_locks(act.need))
     results: list[Sequence[Row]] = []
-    for statement in statements.reads(act.need):
+    for statement in statements.read_statements(act.need):
         results.append((yield statement))  # noqa: PERF401 - a comprehension cannot yield
-    books = statements.books(act.need, results, seal)
+    books = statements.parse_rows(act.need, results, seal)
     changes, settled = act.decide(books)
-    for statement in statements.writes(changes, books, seal, now):
+    for statement in statements.write_statements(changes, books, seal, now):
         yield statement
     return settled.accepted
 
 
-def settle_on(conn: Any, steps: Visit) -> bool:
+def settle_on(conn: Any, steps: SettlementSteps) -> bool:
     """Walk a visit on a connection of the user.
 
     Raises:
         StoreError: it is no connection to PostgreSQL, it is in no transaction, or it leads to no ledger.
     """
-    if _is(conn, psycopg.Connection):
-        carry = _on_psycopg(conn)
+    if _is_instance(conn, psycopg.Connection):
+        carry = _psycopg_executor(conn)
     elif _is_sqlalchemy(conn, "Connection"):
-        carry = _on_sqlalchemy(conn)
+        carry = _sqlalchemy_executor(conn)
     else:
-        raise _stranger(conn, "psycopg.Connection or sqlalchemy.Connection")
+        raise _wrong_connection_error(conn, "psycopg.Connection or sqlalchemy.Connection")
     try:
         statement = next(steps)
         while True:
@@ -75,19 +75,19 @@ def settle_on(conn: Any, steps: Visit) -> bool:
     except StopIteration as end:
         return bool(end.value)
     except Exception as error:
-        _raise_if_missing(error)
+        _raise_if_no_ledger(error)
         raise
 
 
-async def asettle_on(conn: Any, steps: Visit) -> bool:
+async def asettle_on(conn: Any, steps: SettlementSteps) -> bool:
     """`settle_on` for asynchronous connections."""
-    if _is(conn, psycopg.AsyncConnection):
-        carry = _on_async_psycopg(conn)
+    if _is_instance(conn, psycopg.AsyncConnection):
+        carry = _async_psycopg_executor(conn)
     elif _is_sqlalchemy(conn, "AsyncConnection"):
         # SQLAlchemy carries its plain connection into a greenlet, where it may wait.
         return bool(await conn.run_sync(settle_on, steps))
     else:
-        raise _stranger(conn, "psycopg.AsyncConnection or AsyncConnection of sqlalchemy.ext.asyncio")
+        raise _wrong_connection_error(conn, "psycopg.AsyncConnection or AsyncConnection of sqlalchemy.ext.asyncio")
     try:
         statement = next(steps)
         while True:
@@ -95,61 +95,63 @@ async def asettle_on(conn: Any, steps: Visit) -> bool:
     except StopIteration as end:
         return bool(end.value)
     except Exception as error:
-        _raise_if_missing(error)
+        _raise_if_no_ledger(error)
         raise
 
 
-def _on_psycopg(conn: psycopg.Connection[Any]) -> Callable[[str, tuple[Any, ...]], Sequence[Row]]:
-    _check(conn)
+def _psycopg_executor(conn: psycopg.Connection[Any]) -> Callable[[str, tuple[Any, ...]], Sequence[Row]]:
+    _check_transaction(conn)
 
-    def carry(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
+    def execute_statement(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
         with psycopg.Cursor[Row](conn, row_factory=tuple_row) as cursor:
-            cursor.execute(POSTGRES.sql(sql).encode(), values)
+            cursor.execute(POSTGRES.with_placeholders(sql).encode(), values)
             return cursor.fetchall() if cursor.description else ()
 
-    return carry
+    return execute_statement
 
 
-def _on_async_psycopg(
+def _async_psycopg_executor(
     conn: psycopg.AsyncConnection[Any],
 ) -> Callable[[str, tuple[Any, ...]], Awaitable[Sequence[Row]]]:
-    _check(conn)
+    _check_transaction(conn)
 
-    async def carry(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
+    async def execute_statement(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
         async with psycopg.AsyncCursor[Row](conn, row_factory=tuple_row) as cursor:
-            await cursor.execute(POSTGRES.sql(sql).encode(), values)
+            await cursor.execute(POSTGRES.with_placeholders(sql).encode(), values)
             return await cursor.fetchall() if cursor.description else ()
 
-    return carry
+    return execute_statement
 
 
-def _on_sqlalchemy(conn: Any) -> Callable[[str, tuple[Any, ...]], Sequence[Row]]:
+def _sqlalchemy_executor(conn: Any) -> Callable[[str, tuple[Any, ...]], Sequence[Row]]:
     if conn.dialect.name != "postgresql":
-        raise _stranger(conn, f"a connection to PostgreSQL, not to {conn.dialect.name}")
+        raise _wrong_connection_error(conn, f"a connection to PostgreSQL, not to {conn.dialect.name}")
     held = conn.connection
     level = str(getattr(held.dbapi_connection, "isolation_level", ""))
     if getattr(held.driver_connection, "autocommit", False) or level.lower() == "autocommit":
-        raise StoreError(_ALONE)
+        raise StoreError(_AUTOCOMMIT_ERROR)
     numbered = conn.dialect.paramstyle == "numeric_dollar"
 
-    def carry(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
-        result = conn.exec_driver_sql(_numbered(sql) if numbered else POSTGRES.sql(sql), values)
+    def execute_statement(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
+        result = conn.exec_driver_sql(
+            _number_placeholders(sql) if numbered else POSTGRES.with_placeholders(sql), values
+        )
         return [tuple(row) for row in result] if result.returns_rows else ()
 
-    return carry
+    return execute_statement
 
 
-def _numbered(sql: str) -> str:
-    first, *rest = POSTGRES.sql(sql).split(POSTGRES.placeholder)
+def _number_placeholders(sql: str) -> str:
+    first, *rest = POSTGRES.with_placeholders(sql).split(POSTGRES.placeholder)
     return first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
 
 
-def _check(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def _check_transaction(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     if conn.autocommit and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-        raise StoreError(_ALONE)
+        raise StoreError(_AUTOCOMMIT_ERROR)
 
 
-def _is(conn: Any, kind: type) -> bool:
+def _is_instance(conn: Any, kind: type) -> bool:
     return isinstance(conn, kind)
 
 
@@ -158,11 +160,11 @@ def _is_sqlalchemy(conn: Any, kind: str) -> bool:
     return any(one.__name__ == kind and one.__module__.startswith("sqlalchemy.") for one in type(conn).__mro__)
 
 
-def _stranger(conn: Any, wanted: str) -> StoreError:
+def _wrong_connection_error(conn: Any, wanted: str) -> StoreError:
     return StoreError(f"{type(conn).__module__}.{type(conn).__name__} cannot complete an effect here: pass {wanted}")
 
 
-def _raise_if_missing(error: Exception) -> None:
+def _raise_if_no_ledger(error: Exception) -> None:
     cause = getattr(error, "orig", error)  # SQLAlchemy wraps the driver's
     if getattr(cause, "sqlstate", None) == _NO_TABLE or getattr(cause, "pgcode", None) == _NO_TABLE:
         raise StoreError("the connection leads to no ledger: complete the effect in the store's database") from error

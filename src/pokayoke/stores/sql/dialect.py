@@ -32,11 +32,11 @@ class Dialect(msgspec.Struct, frozen=True, gc=False):
     serial: str
     skip_locked: str = ""
 
-    def sql(self, sql: str) -> str:
+    def with_placeholders(self, sql: str) -> str:
         """Return a statement's SQL with this database's placeholders."""
-        return sql if self.placeholder == "?" else _with(sql, self.placeholder)
+        return sql if self.placeholder == "?" else _replace_placeholders(sql, self.placeholder)
 
-    def ddl(self, sql: str) -> str:
+    def with_types(self, sql: str) -> str:
         """Return a migration's SQL with this database's types."""
         return sql.format(text=self.text, bytes=self.bytes, double=self.double, serial=self.serial)
 
@@ -54,5 +54,5 @@ POSTGRES = Dialect(
 
 
 @lru_cache(maxsize=256)
-def _with(sql: str, placeholder: str) -> str:
+def _replace_placeholders(sql: str, placeholder: str) -> str:
     return sql.replace("?", placeholder)

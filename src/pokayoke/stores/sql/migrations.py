@@ -21,7 +21,7 @@ _WRITE_META: Final = (
 )
 
 
-class Meta(msgspec.Struct, frozen=True, gc=False):
+class LedgerMeta(msgspec.Struct, frozen=True, gc=False):
     """What a database says of itself.
 
     Args:
@@ -41,21 +41,24 @@ class Migration(msgspec.Struct, frozen=True, gc=False):
 
 
 @lru_cache(maxsize=2)
-def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """Return all migrations in order, in the words of one database."""
     folder = resources.files("pokayoke.stores.sql") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return tuple(Migration(int(file.name[:4]), _split(dialect.ddl(file.read_text(encoding="utf-8")))) for file in files)
+    return tuple(
+        Migration(int(file.name[:4]), _split_statements(dialect.with_types(file.read_text(encoding="utf-8"))))
+        for file in files
+    )
 
 
-def latest() -> int:
+def latest_version() -> int:
     """Return the version that this program knows."""
     from pokayoke.stores.sql.dialect import SQLITE  # noqa: PLC0415 - any dialect has the same numbers
 
-    return migrations(SQLITE)[-1].number
+    return load_migrations(SQLITE)[-1].number
 
 
-def meta(rows: Iterable[Row]) -> Meta:
+def parse_meta(rows: Iterable[Row]) -> LedgerMeta:
     """Return what the rows of `READ_META` say.
 
     Raises:
@@ -65,10 +68,10 @@ def meta(rows: Iterable[Row]) -> Meta:
     version = found.get("schema_version", "0")
     if not version.isdecimal():
         raise StoreError(f"the ledger says that its version is {version!r}, which is not a number: restore a backup")
-    return Meta(found.get("ledger_id", ""), int(version))
+    return LedgerMeta(found.get("ledger_id", ""), int(version))
 
 
-def migrating(found: Meta, dialect: Dialect, new_id: str) -> tuple[Statement, ...]:
+def migration_statements(found: LedgerMeta, dialect: Dialect, new_id: str) -> tuple[Statement, ...]:
     """Return what brings a database to this program's version; nothing if it is there.
 
     To be carried out in one transaction that nobody else migrates in, after `CREATE_META` and with what
@@ -83,7 +86,7 @@ def migrating(found: Meta, dialect: Dialect, new_id: str) -> tuple[Statement, ..
         StoreError: the database is newer than this program.
     """
     refuse_newer(found)
-    steps = [step for step in migrations(dialect) if step.number > found.version]
+    steps = [step for step in load_migrations(dialect) if step.number > found.version]
     if not steps:
         return ()
     statements: list[Statement] = [(sql, ()) for step in steps for sql in step.statements]
@@ -93,20 +96,20 @@ def migrating(found: Meta, dialect: Dialect, new_id: str) -> tuple[Statement, ..
     return tuple(statements)
 
 
-def refuse_newer(found: Meta) -> None:
+def refuse_newer(found: LedgerMeta) -> None:
     """Refuse a database whose tables this program does not know.
 
     Raises:
         StoreError: its version is newer than this program's.
     """
-    if found.version > latest():
+    if found.version > latest_version():
         raise StoreError(
-            f"the ledger has version {found.version} and this pokayoke writes up to version {latest()}: "
+            f"the ledger has version {found.version} and this pokayoke writes up to version {latest_version()}: "
             "nothing is written; upgrade pokayoke"
         )
 
 
-def refuse_unready(found: Meta, url: str) -> None:
+def refuse_unready(found: LedgerMeta, url: str) -> None:
     """Refuse a database without tables, or with tables that have to be brought up to date first.
 
     A newer one can be opened and read; its writes are refused.
@@ -120,13 +123,13 @@ def refuse_unready(found: Meta, url: str) -> None:
     """
     if found.version == 0:
         raise StoreError(f"there is no ledger at {url}: run `pokayoke ledger init --store {url}`")
-    if found.version < latest():
+    if found.version < latest_version():
         raise StoreError(
-            f"the ledger has version {found.version} and this pokayoke works with version {latest()}: run `pokayoke "
-            f"ledger migrate --store {url}`; programs with an older pokayoke can then only read it"
+            f"the ledger has version {found.version} and this pokayoke works with version {latest_version()}: "
+            f"run `pokayoke ledger migrate --store {url}`; programs with an older pokayoke can then only read it"
         )
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_statements(text: str) -> tuple[str, ...]:
     lines = re.sub(r"^--.*$", "", text, flags=re.MULTILINE)
     return tuple(statement.strip() for statement in lines.split(";") if statement.strip())

@@ -17,7 +17,7 @@ from pokayoke.stores.sql.statements import (
     READ_SWITCHES,
     WRITE_ENTRY,
 )
-from pokayoke.stores.values import Entry, Query
+from pokayoke.stores.values import AuditEntry, RecordQuery
 
 CHUNK: Final = 500
 """Records that are forgotten in one transaction: nobody waits long for it."""
@@ -44,43 +44,43 @@ _PRUNE_RUNS: Final = (
 _DAY: Final = 86_400.0
 
 
-def record(key: str) -> Statement:
-    """Return the statement for one record, for `rows.record`."""
+def select_record(key: str) -> Statement:
+    """Return the statement for one record, for `rows.select_record`."""
     return READ_RECORD, (key,)
 
 
-def load_run(run_id: str) -> Statement:
+def select_run(run_id: str) -> Statement:
     """Return the statement for the state of one run, for `rows.run`."""
     return READ_RUN, (run_id,)
 
 
-def approvals() -> Statement:
+def select_approvals() -> Statement:
     """Return the statement for all questions, oldest first, for `rows.listed`."""
     return _QUESTIONS, ()
 
 
-def approval(approval_id: str) -> Statement:
-    """Return the statement for one question, for `rows.approval`."""
+def select_approval(approval_id: str) -> Statement:
+    """Return the statement for one question, for `rows.select_approval`."""
     return READ_QUESTION_BY_ID, (approval_id,)
 
 
-def switches() -> Statement:
+def select_switches() -> Statement:
     """Return the statement for all switches by scope, for `rows.switch`."""
     return READ_SWITCHES, ()
 
 
-def rates() -> Statement:
+def select_rates() -> Statement:
     """Return the statement for all rates by tool, for `rows.rate`."""
     return READ_RATES, ()
 
 
-def audit(after: int, limit: int) -> Statement:
+def select_audit(after: int, limit: int) -> Statement:
     """Return the statement for a page of the audit, for `rows.entry`."""
     return _AUDIT, (after, max(limit, 0))
 
 
-def records(query: Query) -> Statement:
-    """Return the statement for records by key without outputs, for `rows.record`."""
+def select_records(query: RecordQuery) -> Statement:
+    """Return the statement for records by key without outputs, for `rows.select_record`."""
     conditions: list[str] = []
     values: list[Any] = []
     if query.states:
@@ -113,10 +113,10 @@ def prune_records(before: float, dialect: Dialect) -> Statement:
     return sql, (before, CHUNK)
 
 
-def pruned(before: float, records: int, *, by: str, now: float) -> Statement:
+def audit_pruned(before: float, records: int, *, by: str, now: float) -> Statement:
     """Return the statement that says in the audit how many records went, for the transaction in which they do."""
     return WRITE_ENTRY, rows.entry_values(
-        Entry(now, "pruned", "ledger", by, data={"before": before, "records": records})
+        AuditEntry(now, "pruned", "ledger", by, data={"before": before, "records": records})
     )
 
 
@@ -132,18 +132,18 @@ def prune_rest(before: float, *, now: float) -> tuple[Statement, ...]:
     )
 
 
-def counters_of_runs(before: float) -> tuple[Statement, Statement]:
+def select_run_counters(before: float) -> tuple[Statement, Statement]:
     """Return the statements for the limits of runs that were not touched for long, and for the runs that are known."""
     return (_COUNTERS_OF_RUNS, (before,)), (_RUNS, ())
 
 
 def prune_counters(before: float, counters: Sequence[Row], runs: Sequence[Row]) -> tuple[Statement, ...]:
-    """Return the statements that forget the limits of forgotten runs, out of the rows of `counters_of_runs`."""
+    """Return the statements that forget the limits of forgotten runs, out of the rows of `select_run_counters`."""
     known = {row[0] for row in runs}
-    return tuple((_PRUNE_COUNTER, (before, name)) for (name,) in counters if not _is_of(name, known))
+    return tuple((_PRUNE_COUNTER, (before, name)) for (name,) in counters if not _is_counter_of(name, known))
 
 
-def _is_of(counter: str, runs: Container[str]) -> bool:
+def _is_counter_of(counter: str, runs: Container[str]) -> bool:
     """Whether a limit is that of one of these runs: it ends with the run's id, which may hold colons itself."""
     parts = counter.split(":")
     return any(":".join(parts[place:]) in runs for place in range(2, len(parts)))

@@ -13,13 +13,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pokayoke.core.json.values import is_array
-from pokayoke.core.ledger.admission import Approval, Used
+from pokayoke.core.ledger.admission import Approval, LimitUsage
 from pokayoke.core.ledger.transitions import Record
-from pokayoke.core.state.kill_switch import Rate, Switch
+from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores.encryption import Seal
-from pokayoke.stores.values import Entry
+from pokayoke.stores.values import AuditEntry
 
 T = TypeVar("T")
 SEALED: Final = "(sealed)"
@@ -37,7 +37,7 @@ _ARGUMENTS: Final = APPROVAL_COLUMNS.index("arguments")
 _APPROVAL_TEXTS: Final = tuple(APPROVAL_COLUMNS.index(name) for name in ("decider", "reason"))
 
 
-def stored(text: str) -> str:
+def encode_text(text: str) -> str:
     """Return a text as every database takes it: itself, or its JSON if it holds NUL or half a character."""
     if text.isascii() and "\x00" not in text and not text.startswith('"'):
         return text
@@ -48,18 +48,18 @@ def stored(text: str) -> str:
     return json.dumps(text) if "\x00" in text or text.startswith('"') else text
 
 
-def restored(text: str) -> str:
-    """Return the text that `stored` was given."""
+def decode_text(text: str) -> str:
+    """Return the text that `encode_text` was given."""
     return json.loads(text) if text.startswith('"') else text
 
 
-def dumped(value: Any) -> str:
+def dump_json(value: Any) -> str:
     """Return a value as JSON in ASCII, which no text can make fail."""
     return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
 
 
-def loaded(body: str, kind: type[T]) -> T:
-    """Return the value that `dumped` was given.
+def load_json(body: str, kind: type[T]) -> T:
+    """Return the value that `dump_json` was given.
 
     Raises:
         StoreError: something else stands there.
@@ -78,11 +78,11 @@ def record_values(record: Record, seal: Seal) -> tuple[Any, ...]:
         values[_OUTPUT] = seal.seal(record.output, RECORDS, record.key)
     for place in _RECORD_TEXTS:
         if values[place]:
-            values[place] = stored(values[place])
+            values[place] = encode_text(values[place])
     return tuple(values)
 
 
-def record(row: Row, seal: Seal) -> Record:
+def parse_record(row: Row, seal: Seal) -> Record:
     """Return the record of a row with `RECORD_COLUMNS`.
 
     Raises:
@@ -93,7 +93,7 @@ def record(row: Row, seal: Seal) -> Record:
     if values[_OUTPUT] is not None:
         values[_OUTPUT] = seal.open(bytes(values[_OUTPUT]), RECORDS, values[0])
     for place in _RECORD_TEXTS:
-        values[place] = restored(values[place])
+        values[place] = decode_text(values[place])
     return Record(*values)
 
 
@@ -101,13 +101,13 @@ def approval_values(approval: Approval, seal: Seal) -> tuple[Any, ...]:
     """Return the values of a question's row, in the order of `APPROVAL_COLUMNS`."""
     *values, marks = msgspec.structs.astuple(approval)
     kept = [approval.arguments, marks] if marks else approval.arguments
-    values[_ARGUMENTS] = seal.seal(dumped(kept).encode(), APPROVALS, approval.fingerprint)
+    values[_ARGUMENTS] = seal.seal(dump_json(kept).encode(), APPROVALS, approval.fingerprint)
     for place in _APPROVAL_TEXTS:
-        values[place] = None if values[place] is None else stored(values[place])
+        values[place] = None if values[place] is None else encode_text(values[place])
     return tuple(values)
 
 
-def approval(row: Row, seal: Seal) -> Approval:
+def parse_approval(row: Row, seal: Seal) -> Approval:
     """Return the question of a row with `APPROVAL_COLUMNS`.
 
     Raises:
@@ -120,46 +120,55 @@ def approval(row: Row, seal: Seal) -> Approval:
     values[_ARGUMENTS] = arguments
     values.append(tuple(marks))
     for place in _APPROVAL_TEXTS:
-        values[place] = None if values[place] is None else restored(values[place])
+        values[place] = None if values[place] is None else decode_text(values[place])
     return Approval(*values)
 
 
-def listed(row: Row, seal: Seal) -> Approval:
+def parse_for_listing(row: Row, seal: Seal) -> Approval:
     """Return the question of a row as lists show it: what cannot be opened hides nothing but itself."""
     try:
-        return approval(row, seal)
+        return parse_approval(row, seal)
     except StoreError:
         values = list(row)
         values[_ARGUMENTS] = json.dumps(SEALED).encode()
-        return approval(values, Seal())
+        return parse_approval(values, Seal())
 
 
-def run(row: Row) -> RunState:
+def parse_run(row: Row) -> RunState:
     """Return the state of a run from its row (body)."""
-    return loaded(row[0], RunState)
+    return load_json(row[0], RunState)
 
 
-def used(row: Row) -> Used:
+def parse_usage(row: Row) -> LimitUsage:
     """Return what a limit has given out from its row (calls, amount)."""
-    return Used(int(row[0]), float(row[1]))
+    return LimitUsage(int(row[0]), float(row[1]))
 
 
-def switch(row: Row) -> Switch:
+def parse_switch(row: Row) -> Switch:
     """Return a switch from its row (body)."""
-    return loaded(row[0], Switch)
+    return load_json(row[0], Switch)
 
 
-def rate(row: Row) -> Rate:
+def parse_rate(row: Row) -> OutputRate:
     """Return a rate from its row (body)."""
-    return loaded(row[0], Rate)
+    return load_json(row[0], OutputRate)
 
 
-def entry_values(entry: Entry) -> tuple[Any, ...]:
+def entry_values(entry: AuditEntry) -> tuple[Any, ...]:
     """Return the values of an audit line's row, in the order of `ENTRY_COLUMNS` but for the number."""
-    return entry.at, entry.kind, stored(entry.subject), stored(entry.by), stored(entry.reason), dumped(entry.data)
+    return (
+        entry.at,
+        entry.kind,
+        encode_text(entry.subject),
+        encode_text(entry.by),
+        encode_text(entry.reason),
+        dump_json(entry.data),
+    )
 
 
-def entry(row: Row) -> Entry:
+def parse_entry(row: Row) -> AuditEntry:
     """Return the audit line of a row with `ENTRY_COLUMNS`."""
     at, kind, subject, by, reason, data, number = row
-    return Entry(at, kind, restored(subject), restored(by), restored(reason), json.loads(data), int(number))
+    return AuditEntry(
+        at, kind, decode_text(subject), decode_text(by), decode_text(reason), json.loads(data), int(number)
+    )

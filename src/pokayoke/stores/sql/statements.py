@@ -1,7 +1,7 @@
 """What an act reads, locks and writes, as statements that every store with SQL carries out alike.
 
 A statement names rows by their keys and holds no rule: acts decide in the core, while the store keeps
-everybody else away from what `locks` names (SQLite: from everything).
+everybody else away from what `required_locks` names (SQLite: from everything).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.ledger.transitions import Record
-from pokayoke.core.state.kill_switch import Board
+from pokayoke.core.state.kill_switch import SwitchState
 from pokayoke.stores.encryption import Seal
-from pokayoke.stores.operations import Books, Changes, Need, only
+from pokayoke.stores.operations import ReadRows, ReadSet, WriteSet, find_unique
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Statement
 from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS, Row
 
 
-class Lock(msgspec.Struct, frozen=True, gc=False):
+class AdvisoryLock(msgspec.Struct, frozen=True, gc=False):
     """What nobody else may change while an act decides.
 
     Args:
@@ -35,7 +35,7 @@ class Lock(msgspec.Struct, frozen=True, gc=False):
     shared: bool = False
 
     @property
-    def number(self) -> int:
+    def lock_key(self) -> int:
         """The name as a signed integer of 64 bits. Two names may meet in one: they then wait for each other."""
         return int.from_bytes(
             hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
@@ -46,70 +46,72 @@ MIGRATION: Final = "migration"
 """The lock of whoever changes the tables; acts hold it shared, where tables can change under an open store."""
 
 
-def locks(need: Need) -> tuple[Lock, ...]:
+def required_locks(need: ReadSet) -> tuple[AdvisoryLock, ...]:
     """Return what an act locks, in the one order that all acts keep: so no two can wait for each other."""
-    found: list[Lock] = []
+    found: list[AdvisoryLock] = []
     if need.board != "none":
-        found.append(Lock("board", shared=need.board == "switches"))
+        found.append(AdvisoryLock("board", shared=need.board == "switches"))
     if need.run is not None:
-        found.append(Lock(f"run:{need.run}", shared=need.keeps_run))
-    found.extend(Lock(f"counter:{name}") for name in sorted(set(need.counters)))
+        found.append(AdvisoryLock(f"run:{need.run}", shared=need.keeps_run))
+    found.extend(AdvisoryLock(f"counter:{name}") for name in sorted(set(need.counters)))
     if need.fingerprint is not None or need.approval is not None:
         # An act knows a question by its fingerprint or by its id, which one lock has to cover.
-        found.append(Lock("questions"))
+        found.append(AdvisoryLock("questions"))
     if need.record is not None:
-        found.append(Lock(f"record:{need.record}"))
+        found.append(AdvisoryLock(f"record:{need.record}"))
     return tuple(found)
 
 
-def _columns(names: Sequence[str]) -> str:
+def _join_columns(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def _insert(table: str, names: Sequence[str]) -> str:
-    return f"INSERT INTO {table} ({_columns(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - names from the code only
+def _insert_sql(table: str, names: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({_join_columns(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - names from the code only
 
 
-def _upsert(table: str, names: Sequence[str]) -> str:
+def _upsert_sql(table: str, names: Sequence[str]) -> str:
     sets = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
-    return f"{_insert(table, names)} ON CONFLICT ({names[0]}) DO UPDATE SET {sets}"
+    return f"{_insert_sql(table, names)} ON CONFLICT ({names[0]}) DO UPDATE SET {sets}"
 
 
 _KEY_FIRST: Final = ("fingerprint", *(name for name in APPROVAL_COLUMNS if name != "fingerprint"))
-_SETTLED: Final = (
+_SETTLEMENT_COLUMNS: Final = (
     "state", "lease_until", "resolver", "dead_since", "settled_at", "output", "output_ok", "failure", "reference",
     "decided_by",
 )  # fmt: skip
 # What a settlement writes of a row, the key last; and what it leaves alone.
-_settled: Final[Callable[[Row], tuple[Any, ...]]] = itemgetter(*map(RECORD_COLUMNS.index, (*_SETTLED, "key")))
-_claimed: Final[Callable[[Record], tuple[Any, ...]]] = attrgetter(
-    *(name for name in RECORD_COLUMNS if name not in _SETTLED)
+_settlement_values: Final[Callable[[Row], tuple[Any, ...]]] = itemgetter(
+    *map(RECORD_COLUMNS.index, (*_SETTLEMENT_COLUMNS, "key"))
+)
+_claim_values: Final[Callable[[Record], tuple[Any, ...]]] = attrgetter(
+    *(name for name in RECORD_COLUMNS if name not in _SETTLEMENT_COLUMNS)
 )
 
-READ_RECORD: Final = f"SELECT {_columns(RECORD_COLUMNS)} FROM pokayoke_records WHERE key = ?"  # noqa: S608 - as above
+READ_RECORD: Final = f"SELECT {_join_columns(RECORD_COLUMNS)} FROM pokayoke_records WHERE key = ?"  # noqa: S608 - as above
 READ_RUN: Final = "SELECT body FROM pokayoke_runs WHERE run_id = ?"
 READ_COUNTER: Final = "SELECT calls, amount FROM pokayoke_counters WHERE name = ?"
-READ_QUESTION: Final = f"SELECT {_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE fingerprint = ?"  # noqa: S608 - as above
-READ_QUESTION_BY_ID: Final = f"SELECT {_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE id = ?"  # noqa: S608 - as above
+READ_QUESTION: Final = f"SELECT {_join_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE fingerprint = ?"  # noqa: S608 - as above
+READ_QUESTION_BY_ID: Final = f"SELECT {_join_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE id = ?"  # noqa: S608 - as above
 READ_SWITCHES: Final = "SELECT body FROM pokayoke_switches ORDER BY scope"
 READ_RATES: Final = "SELECT body FROM pokayoke_rates ORDER BY tool"
 # The second condition says nothing new: it is that of the index, which is found by it.
 READ_DOUBTFUL: Final = "SELECT tool FROM pokayoke_records WHERE state = 'in_doubt' AND state <> 'completed'"
 
-WRITE_RECORD: Final = _upsert("pokayoke_records", RECORD_COLUMNS)
+WRITE_RECORD: Final = _upsert_sql("pokayoke_records", RECORD_COLUMNS)
 # It fails if there is one after all, and takes a third less time than the other.
-WRITE_NEW_RECORD: Final = _insert("pokayoke_records", RECORD_COLUMNS)
-SETTLE_RECORD: Final = f"UPDATE pokayoke_records SET {' = ?, '.join(_SETTLED)} = ? WHERE key = ?"  # noqa: S608 - as above
-WRITE_RUN: Final = _upsert("pokayoke_runs", ("run_id", "body", "touched_at"))
-WRITE_COUNTER: Final = _upsert("pokayoke_counters", ("name", "calls", "amount", "touched_at"))
-WRITE_QUESTION: Final = _upsert("pokayoke_approvals", _KEY_FIRST)
-WRITE_SWITCH: Final = _upsert("pokayoke_switches", ("scope", "body"))
-WRITE_RATE: Final = _upsert("pokayoke_rates", ("tool", "body"))
-WRITE_ENTRY: Final = _insert("pokayoke_audit", ENTRY_COLUMNS[:-1])
+WRITE_NEW_RECORD: Final = _insert_sql("pokayoke_records", RECORD_COLUMNS)
+SETTLE_RECORD: Final = f"UPDATE pokayoke_records SET {' = ?, '.join(_SETTLEMENT_COLUMNS)} = ? WHERE key = ?"  # noqa: S608 - as above
+WRITE_RUN: Final = _upsert_sql("pokayoke_runs", ("run_id", "body", "touched_at"))
+WRITE_COUNTER: Final = _upsert_sql("pokayoke_counters", ("name", "calls", "amount", "touched_at"))
+WRITE_QUESTION: Final = _upsert_sql("pokayoke_approvals", _KEY_FIRST)
+WRITE_SWITCH: Final = _upsert_sql("pokayoke_switches", ("scope", "body"))
+WRITE_RATE: Final = _upsert_sql("pokayoke_rates", ("tool", "body"))
+WRITE_ENTRY: Final = _insert_sql("pokayoke_audit", ENTRY_COLUMNS[:-1])
 
 
-def reads(need: Need) -> tuple[Statement, ...]:
-    """Return the statements that find what an act needs; `books` takes their rows in the same order."""
+def read_statements(need: ReadSet) -> tuple[Statement, ...]:
+    """Return the statements that find what an act needs; `parse_rows` takes their rows in the same order."""
     found: list[Statement] = []
     if need.record is not None:
         found.append((READ_RECORD, (need.record,)))
@@ -129,7 +131,7 @@ def reads(need: Need) -> tuple[Statement, ...]:
     return tuple(found)
 
 
-def books(need: Need, results: Sequence[Sequence[Row]], seal: Seal) -> Books:
+def parse_rows(need: ReadSet, results: Sequence[Sequence[Row]], seal: Seal) -> ReadRows:
     """Return what the rows of `reads(need)` say.
 
     Args:
@@ -143,24 +145,24 @@ def books(need: Need, results: Sequence[Sequence[Row]], seal: Seal) -> Books:
     left: Iterator[Sequence[Row]] = iter(results)
     record = run = approval = None
     if need.record is not None and (found := next(left)):
-        record = rows.record(found[0], seal)
+        record = rows.parse_record(found[0], seal)
     if need.run is not None and (found := next(left)):
-        run = rows.run(found[0])
-    used = {name: rows.used(found[0]) for name in need.counters if (found := next(left))}
+        run = rows.parse_run(found[0])
+    used = {name: rows.parse_usage(found[0]) for name in need.counters if (found := next(left))}
     if need.fingerprint is not None or need.approval is not None:
-        asked = only(next(left), need.approval or "")
-        approval = None if asked is None else rows.approval(asked, seal)
+        asked = find_unique(next(left), need.approval or "")
+        approval = None if asked is None else rows.parse_approval(asked, seal)
     if need.board == "none":
-        return Books(record, run, used, approval)
-    switches = {switch.scope: switch for switch in map(rows.switch, next(left))}
+        return ReadRows(record, run, used, approval)
+    switches = {switch.scope: switch for switch in map(rows.parse_switch, next(left))}
     if need.board == "switches":
-        return Books(record, run, used, approval, Board(switches=switches))
-    rates = {rate.tool: rate for rate in map(rows.rate, next(left))}
+        return ReadRows(record, run, used, approval, SwitchState(switches=switches))
+    rates = {rate.tool: rate for rate in map(rows.parse_rate, next(left))}
     doubtful = frozenset(row[0] for row in next(left))
-    return Books(record, run, used, approval, Board(rates, switches, doubtful))
+    return ReadRows(record, run, used, approval, SwitchState(rates, switches, doubtful))
 
 
-def writes(changes: Changes, before: Books, seal: Seal, now: float) -> tuple[Statement, ...]:
+def write_statements(changes: WriteSet, before: ReadRows, seal: Seal, now: float) -> tuple[Statement, ...]:
     """Return the statements that keep what an act has changed.
 
     Args:
@@ -171,31 +173,31 @@ def writes(changes: Changes, before: Books, seal: Seal, now: float) -> tuple[Sta
     """
     found: list[Statement] = []
     if changes.record is not None:
-        found.append(_record(changes.record, before.record, seal))
+        found.append(_record_statement(changes.record, before.record, seal))
     if changes.run is not None:
-        found.append((WRITE_RUN, (changes.run.run_id, rows.dumped(changes.run), now)))
+        found.append((WRITE_RUN, (changes.run.run_id, rows.dump_json(changes.run), now)))
     if changes.used:
         counters = sorted(changes.used.items())
         found.extend((WRITE_COUNTER, (name, used.calls, used.amount, now)) for name, used in counters)
     if changes.approval is not None:
-        found.append((WRITE_QUESTION, _question(changes.approval, seal)))
+        found.append((WRITE_QUESTION, _approval_row(changes.approval, seal)))
     if changes.board is not None:
-        found.extend((WRITE_SWITCH, (s.scope, rows.dumped(s))) for s in changes.board.switches.values())
-        found.extend((WRITE_RATE, (r.tool, rows.dumped(r))) for r in changes.board.rates.values())
+        found.extend((WRITE_SWITCH, (s.scope, rows.dump_json(s))) for s in changes.board.switches.values())
+        found.extend((WRITE_RATE, (r.tool, rows.dump_json(r))) for r in changes.board.rates.values())
     if changes.entries:
         found.extend((WRITE_ENTRY, rows.entry_values(entry)) for entry in changes.entries)
     return tuple(found)
 
 
-def _record(record: Record, before: Record | None, seal: Seal) -> Statement:
+def _record_statement(record: Record, before: Record | None, seal: Seal) -> Statement:
     values = rows.record_values(record, seal)
     if before is None:
         return WRITE_NEW_RECORD, values
-    if _claimed(before) != _claimed(record):
+    if _claim_values(before) != _claim_values(record):
         return WRITE_RECORD, values
-    return SETTLE_RECORD, _settled(values)
+    return SETTLE_RECORD, _settlement_values(values)
 
 
-def _question(approval: Approval, seal: Seal) -> tuple[Any, ...]:
+def _approval_row(approval: Approval, seal: Seal) -> tuple[Any, ...]:
     named = dict(zip(APPROVAL_COLUMNS, rows.approval_values(approval, seal), strict=True))
     return tuple(named[name] for name in _KEY_FIRST)

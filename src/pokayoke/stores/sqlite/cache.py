@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import Final
 
 from pokayoke.core.ledger.transitions import Record
-from pokayoke.core.state.kill_switch import Board
+from pokayoke.core.state.kill_switch import SwitchState
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.encryption import Seal
-from pokayoke.stores.operations import Books, Changes, Need
+from pokayoke.stores.operations import ReadRows, ReadSet, WriteSet
 from pokayoke.stores.sql import statements
-from pokayoke.stores.sqlite.connection import Connection
+from pokayoke.stores.sqlite.connection import SqliteConnection
 
 _MOST: Final = 4_096
 """Runs and open records that are remembered; with more, it begins anew."""
-_NOTHING: Final = Need()
-_EMPTY: Final = Books()
+_NO_READS: Final = ReadSet()
+_NO_ROWS: Final = ReadRows()
 
 
-class Notes:
+class WriterCache:
     """Remembers open records, runs and switches. Used by whoever holds the writer's connection, in a transaction.
 
     Settled records are not remembered: their outputs may be long, and hardly anybody asks for them at once.
@@ -36,16 +36,16 @@ class Notes:
         self._version = -1
         self._records: dict[str, Record] = {}
         self._runs: dict[str, RunState | None] = {}
-        self._board: Board | None = None
+        self._board: SwitchState | None = None
 
-    def books(self, connection: Connection, need: Need) -> Books:
+    def read_rows(self, connection: SqliteConnection, need: ReadSet) -> ReadRows:
         """Return what an act needs; only what is not known is read."""
         if self._version != connection.version:
-            self._forget(connection.version)
+            self._clear_rows(connection.version)
         record = None if need.record is None else self._records.get(need.record)
         run_known = need.run in self._runs
         board = self._board if need.board == "switches" else None
-        lacks = Need(
+        lacks = ReadSet(
             need.record if record is None else None,
             None if run_known else need.run,
             need.keeps_run,
@@ -54,25 +54,25 @@ class Notes:
             need.approval,
             "none" if board is not None else need.board,
         )
-        found = self._read(connection, lacks) if lacks != _NOTHING else _EMPTY
+        found = self._read_missing(connection, lacks) if lacks != _NO_READS else _NO_ROWS
         run = self._runs[need.run] if need.run is not None and run_known else found.run
         if need.run is not None and not run_known:
             self._runs[need.run] = run
         if need.board != "none" and board is None:
-            board = self._board = Board(switches=found.board.switches)
-        return Books(
+            board = self._board = SwitchState(switches=found.board.switches)
+        return ReadRows(
             record or found.record,
             run,
             found.used,
             found.approval,
-            found.board if need.board == "all" else board or Board(),
+            found.board if need.board == "all" else board or SwitchState(),
         )
 
-    def _read(self, connection: Connection, lacks: Need) -> Books:
-        rows = [connection.fetch(*statement) for statement in statements.reads(lacks)]
-        return statements.books(lacks, rows, self._seal)
+    def _read_missing(self, connection: SqliteConnection, lacks: ReadSet) -> ReadRows:
+        rows = [connection.fetch(*statement) for statement in statements.read_statements(lacks)]
+        return statements.parse_rows(lacks, rows, self._seal)
 
-    def keep(self, changes: Changes) -> None:
+    def remember_writes(self, changes: WriteSet) -> None:
         """Remember what an act has written."""
         record, run = changes.record, changes.run
         if record is not None:
@@ -85,9 +85,9 @@ class Notes:
         if changes.board is not None:
             self._board = None
         if len(self._records) > _MOST or len(self._runs) > _MOST:
-            self._forget(self._version)
+            self._clear_rows(self._version)
 
-    def _forget(self, version: int) -> None:
+    def _clear_rows(self, version: int) -> None:
         self._version, self._board = version, None
         self._records.clear()
         self._runs.clear()

@@ -19,21 +19,23 @@ import msgspec
 from pokayoke.errors import StoreError
 from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql.rows import Row
-from pokayoke.stores.sqlite.library import Library, Raw, Wait, closed, code_of, opened
+from pokayoke.stores.sqlite.library import Library, RawConnection, Wait, close_connection, error_code, open_connection
 
 _SHORT_WAITS: Final = 200
-_LET_OTHERS_GO: Final = 0.0001, 0.0006
+_YIELD_SECONDS: Final = 0.0001, 0.0006
 """Seconds between two transactions after one that had to wait for another process."""
 _BUSY: Final = 5
-_LOST: Final = frozenset((10, 11, 14, 26))
+_FATAL_CODES: Final = frozenset((10, 11, 14, 26))
 """Input/output, corrupt, cannot open, no database: the connection is not used again."""
 DAMAGED: Final = "is damaged ({error}): stop all writers and restore a backup; nothing is repaired here"
-RIGHTS: Final = "may not be read and written by this process: change its owner or its rights, and those of its folder"
+NO_RIGHTS: Final = (
+    "may not be read and written by this process: change its owner or its rights, and those of its folder"
+)
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-_ESCAPED: Final = ((b"\\", b"\\134"), (b" ", b"\\040"), (b"\t", b"\\011"), (b"\n", b"\\012"))
+_MOUNT_ESCAPES: Final = ((b"\\", b"\\134"), (b" ", b"\\040"), (b"\t", b"\\011"), (b"\n", b"\\012"))
 """Characters that stand for themselves in a path and not in the list of mounts, in the order of replacement."""
-_SAY: Final = {
-    3: RIGHTS,
+_ERROR_TEXTS: Final = {
+    3: NO_RIGHTS,
     _BUSY: "stayed locked for {limit:g} seconds: another process keeps a transaction open; nothing was written",
     6: "is locked by another connection of this process; nothing was written",
     7: "cannot be used: the memory is exhausted; nothing was written",
@@ -47,7 +49,7 @@ _SAY: Final = {
 }
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class SqliteLocation(msgspec.Struct, frozen=True, gc=False):
     """Where a ledger lies.
 
     Args:
@@ -79,7 +81,7 @@ class Identity:
         self.ledger_id, self.device, self.inode, self.size = ledger_id, device, inode, size
 
 
-class Connection:
+class SqliteConnection:
     """A connection that opens when it is first used, and again after it was closed or lost.
 
     Args:
@@ -91,26 +93,26 @@ class Connection:
         version: as long as it is the same, nobody else has changed the file.
     """
 
-    def __init__(self, place: Place, identity: Identity) -> None:
+    def __init__(self, place: SqliteLocation, identity: Identity) -> None:
         self.patience = place.limit
         self.version = 0
         self._seen: list[Row] = []
         self._place, self._identity = place, identity
-        self._open: Raw | None = None
+        self._open: RawConnection | None = None
         self._meta: list[Row] = []
         self._waiting_since, self._crowded = 0.0, False
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Carry out one statement and return its rows."""
-        return list(self._raw.execute(sql, values))
+        return list(self._raw_connection.execute(sql, values))
 
-    def put(self, sql: str, values: Sequence[Any] = ()) -> None:
+    def execute_write(self, sql: str, values: Sequence[Any] = ()) -> None:
         """Carry out one statement that changes rows."""
-        self._raw.execute(sql, values)
+        self._raw_connection.execute(sql, values)
 
-    def changes(self) -> int:
+    def count_changes(self) -> int:
         """How many rows were changed so far."""
-        return self._place.library.changes(self._raw)
+        return self._place.library.changes(self._raw_connection)
 
     def begin(self) -> None:
         """Begin a transaction that keeps everybody else from writing.
@@ -118,42 +120,42 @@ class Connection:
         Raises:
             StoreError: the ledger is not what it was, or too new to be written to.
         """
-        self.look()
-        raw = self._raw
+        self.ensure_open()
+        raw = self._raw_connection
         if self._crowded:
             # Whoever is at work finds the file free again long before one who looks once in a while.
             self._crowded = False
-            time.sleep(random.uniform(*_LET_OTHERS_GO))  # noqa: S311 - not a secret
+            time.sleep(random.uniform(*_YIELD_SECONDS))  # noqa: S311 - not a secret
         raw.execute("BEGIN IMMEDIATE")
         if (seen := list(raw.execute("PRAGMA data_version"))) == self._seen:
             return
-        self.forget()
+        self.mark_stale()
         if (found := list(raw.execute(schema.READ_META))) != self._meta:
-            self._reconsider(found)
+            self._check_meta(found)
         self._seen = seen
 
-    def forget(self) -> None:
+    def mark_stale(self) -> None:
         """Say that what was read before may not hold any more."""
         self.version += 1
         self._seen = []
 
-    def look(self) -> None:
+    def ensure_open(self) -> None:
         """Be sure that the file is what it was, and open.
 
         Raises:
             StoreError: it is not.
         """
-        found = self.look_at_file()
+        found = self.check_file()
         if self._open is None:
-            self._open = self._opened(found)
+            self._open = self._open_raw(found)
 
-    def look_at_file(self) -> os.stat_result:
+    def check_file(self) -> os.stat_result:
         """Return the file's status.
 
         Raises:
             StoreError: it is gone, or not what it was.
         """
-        found = self._stat()
+        found = self._stat_file()
         if (found.st_dev, found.st_ino) != (self._identity.device, self._identity.inode):
             raise StoreError(
                 f"{self._place.path} is another file than the one that was opened: it was replaced; nothing is "
@@ -170,19 +172,19 @@ class Connection:
 
     def commit(self) -> None:
         """End the transaction; what it wrote survives a loss of power."""
-        self._raw.execute("COMMIT")
+        self._raw_connection.execute("COMMIT")
 
-    def give_up(self, error: BaseException) -> str:
+    def handle_failure(self, error: BaseException) -> str:
         """Roll back after a failure that concerns everybody who uses the file, and say what it means."""
-        if code_of(error) in _LOST:
+        if error_code(error) in _FATAL_CODES:
             self.close()
         else:
             self.roll_back()
-        return explained(error, self._place)
+        return error_message(error, self._place)
 
     def roll_back(self) -> None:
         """End the transaction, if one is open; what it wrote is gone."""
-        self.forget()
+        self.mark_stale()
         raw = self._open
         try:
             if raw is not None and raw.in_transaction:
@@ -193,56 +195,56 @@ class Connection:
     def close(self) -> None:
         """Let go of the file. The next use opens it again."""
         raw, self._open = self._open, None
-        self.forget()
+        self.mark_stale()
         if raw is None:
             return
         try:
-            self.look_at_file()
+            self.check_file()
         except StoreError:
             # What lies there now is another's: its log must not be cleared away under its name.
             self._place.library.abandon(raw)
-        closed(raw)
+        close_connection(raw)
 
     @property
-    def _raw(self) -> Raw:
+    def _raw_connection(self) -> RawConnection:
         assert self._open is not None, "a connection is begun before it is used"
         return self._open
 
-    def _stat(self) -> os.stat_result:
+    def _stat_file(self) -> os.stat_result:
         try:
             return os.stat(self._place.path)  # noqa: PTH116 - before each transaction, and Path costs more than the call
         except OSError as error:
-            raise StoreError(missing(self._place, error)) from None
+            raise StoreError(missing_file_error(self._place, error)) from None
 
-    def _opened(self, found: os.stat_result) -> Raw:
-        raw = connect(self._place, self._wait, found)
+    def _open_raw(self, found: os.stat_result) -> RawConnection:
+        raw = connect(self._place, self._wait_for_lock, found)
         try:
             self._meta = []
-            self._same_ledger(schema.meta(raw.execute(schema.READ_META)))
+            self._check_ledger_id(schema.parse_meta(raw.execute(schema.READ_META)))
         except BaseException:
-            closed(raw)
+            close_connection(raw)
             raise
         return raw
 
-    def _reconsider(self, found: list[Row]) -> None:
+    def _check_meta(self, found: list[Row]) -> None:
         """The ledger says something else of itself than before, or is asked for the first time."""
-        meta = schema.meta(found)
-        self._same_ledger(meta)
+        meta = schema.parse_meta(found)
+        self._check_ledger_id(meta)
         schema.refuse_newer(meta)
         self._meta = found
 
-    def _same_ledger(self, meta: schema.Meta) -> None:
+    def _check_ledger_id(self, meta: schema.LedgerMeta) -> None:
         if meta.ledger_id != self._identity.ledger_id:
             raise StoreError(f"{self._place.path} holds another ledger than before; nothing is written")
 
-    def _wait(self, attempts: int) -> bool:
+    def _wait_for_lock(self, attempts: int) -> bool:
         if attempts == 0:
             self._waiting_since = time.monotonic()
             self._crowded = True
-        return pause(attempts, time.monotonic() - self._waiting_since, self.patience)
+        return wait_for_lock(attempts, time.monotonic() - self._waiting_since, self.patience)
 
 
-def pause(attempts: int, waited: float, patience: float) -> bool:
+def wait_for_lock(attempts: int, waited: float, patience: float) -> bool:
     """Wait a moment for another process; False if that took too long.
 
     The moments are short and uneven: whoever waits must find the gap between two transactions of a
@@ -254,7 +256,7 @@ def pause(attempts: int, waited: float, patience: float) -> bool:
     return True
 
 
-def connect(place: Place, wait: Wait, found: os.stat_result) -> Raw:
+def connect(place: SqliteLocation, wait: Wait, found: os.stat_result) -> RawConnection:
     """Open the file of a ledger for reading and writing; it is never created.
 
     Args:
@@ -266,13 +268,13 @@ def connect(place: Place, wait: Wait, found: os.stat_result) -> Raw:
         StoreError: another SQLite library has it open in this process.
         Exception: the library's own, if SQLite refuses.
     """
-    raw = opened(place.library, place.path, found, wait, place.limit)
+    raw = open_connection(place.library, place.path, found, wait, place.limit)
     try:
         # EXTRA is FULL, and outlasts a loss of power in a file without a write-ahead log, too.
         for pragma in ("synchronous = EXTRA", "cell_size_check = ON"):
             raw.execute(f"PRAGMA {pragma}")
     except BaseException:
-        closed(raw)
+        close_connection(raw)
         raise
     return raw
 
@@ -297,7 +299,7 @@ def refuse_mounted(path: str) -> None:
         StoreError: the system says that the file is a mount point.
     """
     here = os.fsencode(os.path.realpath(path))
-    for character, code in _ESCAPED:
+    for character, code in _MOUNT_ESCAPES:
         here = here.replace(character, code)
     try:
         mounts = _MOUNTS.read_bytes()
@@ -310,27 +312,27 @@ def refuse_mounted(path: str) -> None:
         )
 
 
-def concerns_all(error: BaseException) -> bool:
+def is_file_failure(error: BaseException) -> bool:
     """True for a failure of the whole file, False for one of a single statement or value."""
-    return code_of(error) in _SAY or _no_table(error)
+    return error_code(error) in _ERROR_TEXTS or _is_table_missing(error)
 
 
 def is_busy(error: BaseException) -> bool:
     """True if another process kept the file locked."""
-    return code_of(error) == _BUSY
+    return error_code(error) == _BUSY
 
 
-def explained(error: BaseException, place: Place) -> str:
+def error_message(error: BaseException, place: SqliteLocation) -> str:
     """Return what a failure means and what to do about it."""
     if isinstance(error, StoreError):
         return str(error)
-    if _no_table(error):
+    if _is_table_missing(error):
         return f"{place.path} holds no ledger: run `pokayoke ledger init --store {place.url}`"
-    said = _SAY.get(code_of(error), "cannot be used ({error}); nothing was written")
+    said = _ERROR_TEXTS.get(error_code(error), "cannot be used ({error}); nothing was written")
     return f"{place.path} {said.format(limit=place.limit, error=error)}"
 
 
-def missing(place: Place, error: OSError) -> str:
+def missing_file_error(place: SqliteLocation, error: OSError) -> str:
     """Say why a file cannot even be looked at."""
     folder = Path(place.path).parent
     if isinstance(error, FileNotFoundError) and not folder.is_dir():
@@ -343,5 +345,5 @@ def missing(place: Place, error: OSError) -> str:
     return f"{place.path} cannot be reached ({error.strerror}): check its folder and who owns it"
 
 
-def _no_table(error: BaseException) -> bool:
-    return code_of(error) == 1 and "no such table: pokayoke_" in str(error)
+def _is_table_missing(error: BaseException) -> bool:
+    return error_code(error) == 1 and "no such table: pokayoke_" in str(error)

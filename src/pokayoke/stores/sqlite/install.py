@@ -13,28 +13,28 @@ from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql.dialect import SQLITE
 from pokayoke.stores.sqlite.connection import (
     DAMAGED,
-    RIGHTS,
+    NO_RIGHTS,
     Identity,
-    Place,
+    SqliteLocation,
     connect,
-    explained,
+    error_message,
     is_busy,
-    missing,
-    pause,
+    missing_file_error,
     refuse_mounted,
     refuse_other_names,
+    wait_for_lock,
 )
-from pokayoke.stores.sqlite.library import Raw, Wait, closed
+from pokayoke.stores.sqlite.library import RawConnection, Wait, close_connection
 
 APPLICATION_ID: Final = 0x706B6C67
 """Marks a file that was made for a ledger: "pklg"."""
 _SAFE_WAL: Final = 3_051_003
 """From this version of SQLite on, a checkpoint beside a writer cannot damage the file."""
-_CHECKED_WHOLE: Final = 16_000_000
+_FULL_CHECK_BYTES: Final = 16_000_000
 """Up to so many bytes a file is checked as a whole when it is opened."""
 
 
-def open_ledger(place: Place, *, create: bool) -> Identity:
+def open_ledger(place: SqliteLocation, *, create: bool) -> Identity:
     """Look whether a file holds a ledger that can be used, and which.
 
     Args:
@@ -45,46 +45,46 @@ def open_ledger(place: Place, *, create: bool) -> Identity:
         StoreError: it cannot be used; says why and what to do.
     """
     try:
-        found = _found(place, create=create)
-        wait = _patient(place.limit)
+        found = _find_file(place, create=create)
+        wait = _build_wait(place.limit)
         if create:
-            _install(place, wait, found)
+            _create_tables(place, wait, found)
             found = os.stat(place.path)  # noqa: PTH116 - as everywhere else in the store
         raw = connect(place, wait, found)
         try:
-            _check(raw, place, found.st_size)
-            meta = schema.meta(raw.execute(schema.READ_META))
+            _check_integrity(raw, place, found.st_size)
+            meta = schema.parse_meta(raw.execute(schema.READ_META))
         finally:
-            closed(raw)
+            close_connection(raw)
     except Exception as error:
-        raise StoreError(explained(error, place)) from error
+        raise StoreError(error_message(error, place)) from error
     schema.refuse_unready(meta, place.url)
     return Identity(meta.ledger_id, found.st_dev, found.st_ino, found.st_size)
 
 
-def _found(place: Place, *, create: bool) -> os.stat_result:
+def _find_file(place: SqliteLocation, *, create: bool) -> os.stat_result:
     try:
         if create and not os.path.lexists(place.path):
             # Values of tools stand in it: nobody else may read it, unless its owner says so.
             os.close(os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         found = os.stat(place.path)  # noqa: PTH116 - as everywhere else in the store
     except FileExistsError:
-        return _found(place, create=create)  # another process was faster
+        return _find_file(place, create=create)  # another process was faster
     except OSError as error:
-        raise StoreError(missing(place, error)) from None
+        raise StoreError(missing_file_error(place, error)) from None
     if not found.st_size and not create:
         raise StoreError(
             f"{place.path} is empty: restore a backup if there was a ledger, or run `pokayoke ledger init --store "
             f"{place.url}` for a new one"
         )
     if not os.access(place.path, os.R_OK | os.W_OK):
-        raise StoreError(f"{place.path} {RIGHTS}")
+        raise StoreError(f"{place.path} {NO_RIGHTS}")
     refuse_other_names(place.path, found)
     refuse_mounted(place.path)
     return found
 
 
-def _install(place: Place, wait: Wait, found: os.stat_result) -> None:
+def _create_tables(place: SqliteLocation, wait: Wait, found: os.stat_result) -> None:
     """Create the tables, or bring them to this version; of two who do that at once, one does.
 
     A database of somebody else gets the tables beside its own and keeps its journal mode.
@@ -96,20 +96,20 @@ def _install(place: Place, wait: Wait, found: os.stat_result) -> None:
         if not tables:
             raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         raw.execute(schema.CREATE_META)
-        before = schema.meta(raw.execute(schema.READ_META))
-        for statement in schema.migrating(before, SQLITE, str(uuid.uuid4())):
+        before = schema.parse_meta(raw.execute(schema.READ_META))
+        for statement in schema.migration_statements(before, SQLITE, str(uuid.uuid4())):
             raw.execute(*statement)
         raw.execute("COMMIT")
         ((own,),) = raw.execute("PRAGMA application_id")
         if own == APPLICATION_ID:
-            _keep_journal(raw, "WAL" if place.library.version >= _SAFE_WAL else "DELETE", wait)
+            _set_journal_mode(raw, "WAL" if place.library.version >= _SAFE_WAL else "DELETE", wait)
         # The file itself is complete from the start: its size says whether it was cut off.
         list(raw.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
     finally:
-        closed(raw)
+        close_connection(raw)
 
 
-def _keep_journal(raw: Raw, mode: str, wait: Wait) -> None:
+def _set_journal_mode(raw: RawConnection, mode: str, wait: Wait) -> None:
     """Say how the file keeps its journal; SQLite itself does not wait here for those who look at the file."""
     for attempts in itertools.count():
         try:
@@ -121,14 +121,14 @@ def _keep_journal(raw: Raw, mode: str, wait: Wait) -> None:
             return
 
 
-def _check(raw: Raw, place: Place, size: int) -> None:
+def _check_integrity(raw: RawConnection, place: SqliteLocation, size: int) -> None:
     """Look for damage; for all of it if the file is small."""
-    what = "" if size <= _CHECKED_WHOLE else "sqlite_master"
+    what = "" if size <= _FULL_CHECK_BYTES else "sqlite_master"
     found = list(raw.execute(f"PRAGMA quick_check({what or 1})"))
     if [tuple(row) for row in found] != [("ok",)]:
         raise StoreError(f"{place.path} {DAMAGED.format(error=found[0][0])}")
 
 
-def _patient(limit: float) -> Wait:
+def _build_wait(limit: float) -> Wait:
     begun = time.monotonic()
-    return lambda attempts: pause(attempts, time.monotonic() - begun, limit)
+    return lambda attempts: wait_for_lock(attempts, time.monotonic() - begun, limit)

@@ -21,11 +21,11 @@ from pokayoke.stores.sql.rows import Row
 
 Wait = Callable[[int], bool]
 """Called with the number of attempts so far; waits a moment and returns True, or False to give up."""
-_LOOKS: Final = 3
+_ATTEMPTS: Final = 3
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
-class Raw(Protocol):
+class RawConnection(Protocol):
     """A connection of either library."""
 
     @property
@@ -55,31 +55,31 @@ class Library(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     version: int
-    connect: Callable[[str, Wait, float], Raw]
-    changes: Callable[[Raw], int]
-    abandon: Callable[[Raw], object]
+    connect: Callable[[str, Wait, float], RawConnection]
+    changes: Callable[[RawConnection], int]
+    abandon: Callable[[RawConnection], object]
 
 
-def library(name: str) -> Library:
+def load_library(name: str) -> Library:
     """Return a library by the name of its module.
 
     Raises:
         StoreError: there is no such library, or it is not installed.
     """
     if name == "apsw":
-        return _apsw()
+        return _load_apsw()
     if name == "sqlite3":
-        return _standard()
+        return _load_sqlite3()
     raise StoreError(f"{name!r} is no SQLite library: use library=apsw (the default) or library=sqlite3")
 
 
-def code_of(error: BaseException) -> int:
+def error_code(error: BaseException) -> int:
     """Return SQLite's primary code of an error, or 0 if it is none of SQLite's."""
     code: Any = getattr(error, "result", None) or getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
 
 
-def opened(use: Library, path: str, found: os.stat_result, wait: Wait, limit: float) -> Raw:
+def open_connection(use: Library, path: str, found: os.stat_result, wait: Wait, limit: float) -> RawConnection:
     """Open a file that exists, unless another library has it open in this process (where the system tells).
 
     Args:
@@ -94,8 +94,8 @@ def opened(use: Library, path: str, found: os.stat_result, wait: Wait, limit: fl
         Exception: the library's own, if SQLite refuses.
     """
     file = (found.st_dev, found.st_ino)
-    for _ in range(_LOOKS):
-        if not _elsewhere(use.name, file):
+    for _ in range(_ATTEMPTS):
+        if not _is_open_elsewhere(use.name, file):
             break
         time.sleep(0.01)  # a thread may be about to open it with the right one
     else:
@@ -104,60 +104,60 @@ def opened(use: Library, path: str, found: os.stat_result, wait: Wait, limit: fl
             f"there, or give the store the same one with ?library={'sqlite3' if use.name == 'apsw' else 'apsw'}"
         )
     raw = use.connect(path, wait, limit)
-    _ours[id(raw)] = (use.name, *file)
+    _own_connections[id(raw)] = (use.name, *file)
     return raw
 
 
-def closed(raw: Raw) -> None:
-    """Close what `opened` has opened."""
-    _ours.pop(id(raw), None)
+def close_connection(raw: RawConnection) -> None:
+    """Close what `open_connection` has opened."""
+    _own_connections.pop(id(raw), None)
     raw.close()
 
 
-_ours: dict[int, tuple[str, int, int]] = {}
+_own_connections: dict[int, tuple[str, int, int]] = {}
 
 
-def _elsewhere(name: str, file: tuple[int, int]) -> bool:
+def _is_open_elsewhere(name: str, file: tuple[int, int]) -> bool:
     """Whether a file is open through another library, as far as that can be known."""
-    ours = tuple(_ours.values())
+    ours = tuple(_own_connections.values())
     through = {library for library, *held in ours if tuple(held) == file}
     if through:
         return through != {name}
-    if name != "apsw" or _foreign_apsw(sum(library == "apsw" for library, *_ in ours)):
+    if name != "apsw" or _has_foreign_apsw(sum(library == "apsw" for library, *_ in ours)):
         return False  # an open file may be the user's own connection of the right library
-    return any((one.st_dev, one.st_ino) == file for one in _open_files())
+    return any((one.st_dev, one.st_ino) == file for one in _iter_open_files())
 
 
-def _foreign_apsw(ours: int) -> bool:
+def _has_foreign_apsw(ours: int) -> bool:
     """Whether the user has connections of apsw. They are counted and not touched: another thread may use them."""
     module: Any = sys.modules.get("apsw")
     return module is not None and len(module.connections()) > ours
 
 
-def _apsw() -> Library:
+def _load_apsw() -> Library:
     try:
         import apsw  # noqa: PLC0415 - for those who use it
     except ImportError:
         raise StoreError("apsw is not installed: run `pip install apsw`, or add ?library=sqlite3 to the URL") from None
 
-    def connect(path: str, wait: Wait, _: float) -> Raw:
+    def connect(path: str, wait: Wait, _: float) -> RawConnection:
         raw = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         raw.set_busy_handler(wait)
-        return cast("Raw", raw)
+        return cast("RawConnection", raw)
 
-    def changes(raw: Raw) -> int:
+    def count_changes(raw: RawConnection) -> int:
         return cast("apsw.Connection", raw).total_changes()
 
-    def abandon(raw: Raw) -> None:
+    def abandon(raw: RawConnection) -> None:
         cast("apsw.Connection", raw).config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
-    return Library("apsw", apsw.SQLITE_VERSION_NUMBER, connect, changes, abandon)
+    return Library("apsw", apsw.SQLITE_VERSION_NUMBER, connect, count_changes, abandon)
 
 
-def _standard() -> Library:
+def _load_sqlite3() -> Library:
     import sqlite3  # noqa: PLC0415 - for those who use it
 
-    def connect(path: str, _: Wait, limit: float) -> Raw:
+    def connect(path: str, _: Wait, limit: float) -> RawConnection:
         # The standard library takes no busy handler: it waits as SQLite does, in longer and longer moments.
         return sqlite3.connect(
             f"file:{quote(path)}?mode=rw", uri=True, timeout=limit, isolation_level=None, check_same_thread=False
@@ -166,16 +166,16 @@ def _standard() -> Library:
     major, minor, patch = sqlite3.sqlite_version_info
     version = major * 1_000_000 + minor * 1_000 + patch
 
-    def changes(raw: Raw) -> int:
+    def count_changes(raw: RawConnection) -> int:
         return cast("sqlite3.Connection", raw).total_changes
 
-    def abandon(_: Raw) -> None:
+    def abandon(_: RawConnection) -> None:
         """The module has no such option (before Python 3.12)."""
 
-    return Library("sqlite3", version, connect, changes, abandon)
+    return Library("sqlite3", version, connect, count_changes, abandon)
 
 
-def _open_files() -> Iterator[os.stat_result]:
+def _iter_open_files() -> Iterator[os.stat_result]:
     """Every file that this process has open; nothing where the system does not tell."""
     try:
         names = os.listdir(_OPEN_FILES)  # noqa: PTH208 - names are all we need

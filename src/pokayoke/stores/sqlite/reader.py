@@ -9,13 +9,13 @@ from typing import Final
 from pokayoke.errors import StoreError
 from pokayoke.stores.sql.dialect import Statement
 from pokayoke.stores.sql.rows import Row
-from pokayoke.stores.sqlite.fork_safety import Pausing
+from pokayoke.stores.sqlite.fork_safety import ForkSafe
 
-CLOSED: Final = "the store is closed: open it again with open_store"
-FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
+STORE_CLOSED: Final = "the store is closed: open it again with open_store"
+PROCESS_FORKED: Final = "this process was forked behind Python's back: open the store after the fork"
 
 
-class Reader(Pausing):
+class SqliteReader(ForkSafe):
     """Reads beside the writer, in the caller's thread."""
 
     def fetch(self, statement: Statement) -> list[Row]:
@@ -26,14 +26,14 @@ class Reader(Pausing):
         """
         with self._gate:
             if self._closed:
-                raise StoreError(CLOSED)
+                raise StoreError(STORE_CLOSED)
             if self._process != os.getpid():
-                raise StoreError(FORKED)
+                raise StoreError(PROCESS_FORKED)
             try:
-                self._connection.look()
+                self._connection.ensure_open()
                 return self._connection.fetch(*statement)
             except Exception as error:
-                raise StoreError(self._connection.give_up(error)) from error
+                raise StoreError(self._connection.handle_failure(error)) from error
 
     def close(self) -> None:
         """Let go of the file."""
@@ -41,6 +41,6 @@ class Reader(Pausing):
             self._closed = True
             self._connection.close()
 
-    def begin_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """Begin anew after a fork."""
         self._gate, self._process = threading.RLock(), os.getpid()

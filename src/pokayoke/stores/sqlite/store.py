@@ -11,32 +11,32 @@ from typing import Any, Protocol, TypeVar
 
 from pokayoke.core.ledger.transitions import Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores.encryption import from_environment
-from pokayoke.stores.operations import Act, settling
+from pokayoke.stores.encryption import seal_from_environment
+from pokayoke.stores.operations import Operation, settle_operation
 from pokayoke.stores.sql import queries, statements
 from pokayoke.stores.sql.dialect import SQLITE, Statement
 from pokayoke.stores.sql.rows import Row
 from pokayoke.stores.sql.store import SqlStore
-from pokayoke.stores.sqlite.cache import Notes
-from pokayoke.stores.sqlite.connection import Connection, Place, explained
+from pokayoke.stores.sqlite.cache import WriterCache
+from pokayoke.stores.sqlite.connection import SqliteConnection, SqliteLocation, error_message
 from pokayoke.stores.sqlite.install import open_ledger
-from pokayoke.stores.sqlite.library import library
-from pokayoke.stores.sqlite.reader import Reader
-from pokayoke.stores.sqlite.user_transaction import Guest
-from pokayoke.stores.sqlite.writer import Writer
+from pokayoke.stores.sqlite.library import load_library
+from pokayoke.stores.sqlite.reader import SqliteReader
+from pokayoke.stores.sqlite.user_transaction import UserTransaction
+from pokayoke.stores.sqlite.writer import SqliteWriter
 
 T = TypeVar("T")
 PREFIX = "sqlite:///"
 
 
-class Tables(Protocol):
+class StatementExecutor(Protocol):
     """What an act needs of a connection."""
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Carry out one statement and return its rows."""
         ...
 
-    def put(self, sql: str, values: Sequence[Any] = ()) -> None:
+    def execute_write(self, sql: str, values: Sequence[Any] = ()) -> None:
         """Carry out one statement that changes rows."""
         ...
 
@@ -68,27 +68,27 @@ class SqliteStore(SqlStore):
     def __init__(
         self, url: str, *, create: bool = False, limit: float = 10.0, clock: Callable[[], float] = time.time
     ) -> None:
-        super().__init__(from_environment())
+        super().__init__(seal_from_environment())
         self._clock = clock
-        place = _parsed(url, limit)
+        place = _parse_url(url, limit)
         self._place = place
         self._identity = open_ledger(place, create=create)
         self.ledger_id = self._identity.ledger_id
-        self._reader = Reader(Connection(place, self._identity))
-        self._notes = Notes(self._seal)
-        self._writer = Writer(Connection(place, self._identity), limit, f"pokayoke {Path(place.path).name}")
+        self._reader = SqliteReader(SqliteConnection(place, self._identity))
+        self._notes = WriterCache(self._seal)
+        self._writer = SqliteWriter(SqliteConnection(place, self._identity), limit, f"pokayoke {Path(place.path).name}")
         # Also at the end of the interpreter: what waits is written, and nobody hangs.
-        weakref.finalize(self, _closed, self._writer, self._reader)
+        weakref.finalize(self, _close_both, self._writer, self._reader)
 
     # -- acts ------------------------------------------------------------------------------------
 
-    def run(self, act: Act[T]) -> T:
+    def run(self, act: Operation[T]) -> T:
         """Carry out an act in the writer's next transaction."""
-        return self._writer.do(self._remembered(act))
+        return self._writer.run_work(self._build_cached_work(act))
 
-    async def arun(self, act: Act[T]) -> T:
+    async def arun(self, act: Operation[T]) -> T:
         """`run` without blocking the event loop."""
-        return await self._writer.ado(self._remembered(act))
+        return await self._writer.arun_work(self._build_cached_work(act))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection to the ledger's file.
@@ -100,88 +100,88 @@ class SqliteStore(SqlStore):
         Raises:
             StoreError: it is no such connection, or in no transaction, or the ledger is locked.
         """
-        guest = Guest(conn, self._place, self._identity)
+        guest = UserTransaction(conn, self._place, self._identity)
         try:
-            return self._work(settling(settlement))(guest).accepted
+            return self._build_work(settle_operation(settlement))(guest).accepted
         except Exception as error:
-            raise StoreError(explained(error, self._place)) from error
+            raise StoreError(error_message(error, self._place)) from error
 
     def close(self) -> None:
         """Finish what waits, then let go of the file."""
-        _closed(self._writer, self._reader)
+        _close_both(self._writer, self._reader)
 
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
         gone = 0
 
-        def chunk(connection: Connection) -> int:
-            found = _changed(connection, queries.prune_records(before, SQLITE))
-            connection.put(*queries.pruned(before, found, by=by, now=now))
+        def prune_chunk(connection: SqliteConnection) -> int:
+            found = _execute_and_count(connection, queries.prune_records(before, SQLITE))
+            connection.execute_write(*queries.audit_pruned(before, found, by=by, now=now))
             return found
 
         while True:
-            some = self._writer.do(chunk)
+            some = self._writer.run_work(prune_chunk)
             gone += some
             if some < queries.CHUNK:
                 break
         rest = queries.prune_rest(before, now=now)
-        self._writer.do(lambda connection: _all(connection, rest))
-        counters, runs = map(self._read, queries.counters_of_runs(before))
+        self._writer.run_work(lambda connection: _execute_all(connection, rest))
+        counters, runs = map(self._fetch_rows, queries.select_run_counters(before))
         left = queries.prune_counters(before, counters, runs)
-        self._writer.do(lambda connection: _all(connection, left))
+        self._writer.run_work(lambda connection: _execute_all(connection, left))
         return gone
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _read(self, statement: Statement) -> Sequence[Row]:
+    def _fetch_rows(self, statement: Statement) -> Sequence[Row]:
         return self._reader.fetch(statement)
 
-    def _remembered(self, act: Act[T]) -> Callable[[Connection], T]:
+    def _build_cached_work(self, act: Operation[T]) -> Callable[[SqliteConnection], T]:
         notes, seal, clock = self._notes, self._seal, self._clock
 
-        def work(connection: Connection) -> T:
-            books = notes.books(connection, act.need)
+        def apply_operation(connection: SqliteConnection) -> T:
+            books = notes.read_rows(connection, act.need)
             changes, result = act.decide(books)
-            for statement in statements.writes(changes, books, seal, clock()):
-                connection.put(*statement)
-            notes.keep(changes)
+            for statement in statements.write_statements(changes, books, seal, clock()):
+                connection.execute_write(*statement)
+            notes.remember_writes(changes)
             return result
 
-        return work
+        return apply_operation
 
-    def _work(self, act: Act[T]) -> Callable[[Tables], T]:
+    def _build_work(self, act: Operation[T]) -> Callable[[StatementExecutor], T]:
         seal, clock = self._seal, self._clock
 
-        def work(tables: Tables) -> T:
-            found = [tables.fetch(*statement) for statement in statements.reads(act.need)]
-            books = statements.books(act.need, found, seal)
+        def apply_operation(tables: StatementExecutor) -> T:
+            found = [tables.fetch(*statement) for statement in statements.read_statements(act.need)]
+            books = statements.parse_rows(act.need, found, seal)
             changes, result = act.decide(books)
-            for statement in statements.writes(changes, books, seal, clock()):
-                tables.put(*statement)
+            for statement in statements.write_statements(changes, books, seal, clock()):
+                tables.execute_write(*statement)
             return result
 
-        return work
+        return apply_operation
 
 
-def _changed(connection: Connection, statement: Statement) -> int:
-    before = connection.changes()
-    connection.put(*statement)
-    connection.forget()
-    return connection.changes() - before
+def _execute_and_count(connection: SqliteConnection, statement: Statement) -> int:
+    before = connection.count_changes()
+    connection.execute_write(*statement)
+    connection.mark_stale()
+    return connection.count_changes() - before
 
 
-def _all(connection: Connection, statements: Sequence[Statement]) -> None:
+def _execute_all(connection: SqliteConnection, statements: Sequence[Statement]) -> None:
     for statement in statements:
-        connection.put(*statement)
-    connection.forget()
+        connection.execute_write(*statement)
+    connection.mark_stale()
 
 
-def _closed(writer: Writer, reader: Reader) -> None:
+def _close_both(writer: SqliteWriter, reader: SqliteReader) -> None:
     writer.close()
     reader.close()
 
 
-def _parsed(url: str, limit: float) -> Place:
+def _parse_url(url: str, limit: float) -> SqliteLocation:
     """Return where a URL leads.
 
     Raises:
@@ -196,4 +196,4 @@ def _parsed(url: str, limit: float) -> Place:
     if option not in ("", "library"):
         raise StoreError(f"{url!r} has an unknown option {option!r}: the only one is ?library=apsw or ?library=sqlite3")
     # Later the process may change its folder, but not the ledger.
-    return Place(url, os.path.abspath(path), limit, library(name or "apsw"))  # noqa: PTH100 - Path.absolute() keeps `..`
+    return SqliteLocation(url, os.path.abspath(path), limit, load_library(name or "apsw"))  # noqa: PTH100 - Path.absolute() keeps `..`

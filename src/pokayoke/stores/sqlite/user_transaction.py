@@ -9,16 +9,16 @@ from typing import Any, Final, Protocol, cast
 from pokayoke.errors import StoreError
 from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql.rows import Row
-from pokayoke.stores.sqlite.connection import Identity, Place, refuse_mounted, refuse_other_names
+from pokayoke.stores.sqlite.connection import Identity, SqliteLocation, refuse_mounted, refuse_other_names
 
-_UNWRAPPED: Final = ("driver_connection", "dbapi_connection")
+_DRIVER_ATTRIBUTES: Final = ("driver_connection", "dbapi_connection")
 
 
 class _Cursor(Protocol):
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Any: ...
 
 
-class Guest:
+class UserTransaction:
     """Reads and writes on a connection of the user, in the transaction that they have begun and will end.
 
     Args:
@@ -30,26 +30,26 @@ class Guest:
         StoreError: the connection is of another kind, leads elsewhere, or has no open transaction.
     """
 
-    def __init__(self, conn: Any, place: Place, identity: Identity) -> None:
-        raw = _driver(conn)
+    def __init__(self, conn: Any, place: SqliteLocation, identity: Identity) -> None:
+        raw = _driver_connection(conn)
         kind = cast("type[object]", type(raw))
         module = next((base.__module__ for base in kind.__mro__ if base.__name__ == "Connection"), kind.__module__)
         if module != place.library.name:
-            raise StoreError(_refusal(f"{kind.__module__}.{kind.__qualname__}", place))
+            raise StoreError(_wrong_connection_text(f"{kind.__module__}.{kind.__qualname__}", place))
         if not raw.in_transaction:
             raise StoreError("your connection has no open transaction: execute BEGIN IMMEDIATE first, COMMIT after it")
-        self._cursor = _cursor(raw, place.library.name)
-        self._be_sure(place, identity)
+        self._cursor = _open_cursor(raw, place.library.name)
+        self._check_ledger(place, identity)
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Carry out one statement and return its rows."""
         return list(self._cursor.execute(sql, values))
 
-    def put(self, sql: str, values: Sequence[Any] = ()) -> None:
+    def execute_write(self, sql: str, values: Sequence[Any] = ()) -> None:
         """Carry out one statement that changes rows."""
         self._cursor.execute(sql, values)
 
-    def _be_sure(self, place: Place, identity: Identity) -> None:
+    def _check_ledger(self, place: SqliteLocation, identity: Identity) -> None:
         """The same file and the same ledger: a copy has the same id, another file may have got the name."""
         path = next(str(row[2]) for row in self.fetch("PRAGMA database_list") if row[1] == "main")
         try:
@@ -62,41 +62,41 @@ class Guest:
             )
         refuse_other_names(path, found)
         refuse_mounted(path)
-        meta = schema.meta(self.fetch(schema.READ_META))
+        meta = schema.parse_meta(self.fetch(schema.READ_META))
         if meta.ledger_id != identity.ledger_id:
             raise StoreError(f"{place.path} holds another ledger than before; nothing is written")
         schema.refuse_newer(meta)
 
 
-def _cursor(raw: Any, library: str) -> _Cursor:
+def _open_cursor(raw: Any, library: str) -> _Cursor:
     """A cursor that hands out plain rows, whatever the user's connection does with them."""
     cursor = raw.cursor()
     if library == "apsw":
-        cursor.row_trace, cursor.exec_trace = _as_it_is, _go_on
+        cursor.row_trace, cursor.exec_trace = _return_row, _allow_statement
     else:
         cursor.row_factory = None
     return cast("_Cursor", cursor)
 
 
-def _as_it_is(_: object, row: Row) -> Row:
+def _return_row(_: object, row: Row) -> Row:
     return row
 
 
-def _go_on(*_: object) -> bool:
+def _allow_statement(*_: object) -> bool:
     return True
 
 
-def _driver(conn: Any) -> Any:
+def _driver_connection(conn: Any) -> Any:
     """The connection of the driver behind what the user has in hand."""
     inner: Any = getattr(conn, "connection", conn)
-    for name in _UNWRAPPED:
+    for name in _DRIVER_ATTRIBUTES:
         found: Any = getattr(inner, name, None)
         if found is not None:
             return found
     return inner
 
 
-def _refusal(name: str, place: Place) -> str:
+def _wrong_connection_text(name: str, place: SqliteLocation) -> str:
     return (
         f"{name} cannot complete an effect in {place.path}, which this store has open through {place.library.name}: "
         "two SQLite libraries in one process destroy a file. Use a connection of that library, or give the store "
