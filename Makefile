@@ -7,6 +7,9 @@ BIN = $(VENV)/bin
 RUN = $(BIN)/python
 PIP = $(RUN) -m pip --disable-pip-version-check -qq
 ARGS ?=
+ROOM ?=
+
+ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/ tests/stores/*/ tests/replay/*/ tests/cli/*/))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -18,8 +21,9 @@ help: ## list the targets
 demo: $(VENV)/.runtime ## the same faulty model, unguarded and guarded, on a real database
 	@$(BIN)/pokayoke demo $(ARGS)
 
-test: $(VENV)/.test ## every test that needs only this clone
-	$(RUN) -m pytest -m "not conformance" $(ARGS)
+test: $(VENV)/.test ## every test that needs only this clone (ROOM=core/intake: those of one room)
+	@test -d "tests/$(ROOM)" || { echo "tests/$(ROOM) is no room. Rooms: $(ROOMS)" >&2; exit 2; }
+	$(RUN) -m pytest -m "not conformance" -n auto --dist loadgroup tests/$(ROOM) $(ARGS)
 
 coverage: $(VENV)/.test ## the branches of the core that no test takes: there are none
 	$(RUN) -m pytest tests/core tests/runtime tests/adapters tests/stores/test_undone.py \
