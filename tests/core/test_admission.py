@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.plan import build_snapshot, default_amounts
+from pokayoke.core.contract.limits import default_amounts
+from pokayoke.core.flow.plan import build_snapshot
 from pokayoke.core.ledger.admission import (
     AdmissionRequest,
     Approval,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +10,8 @@ import msgspec
 from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.limits import contract_limits
+from pokayoke.core.contract.limits import contract_limits, default_amounts
 from pokayoke.core.gate.rules import Principal, Rule, access_finding, access_rule, rules_for
-from pokayoke.core.ledger.admission import amount_size
 from pokayoke.core.output.last_known_good import keeps_last_good
 from pokayoke.core.policy import (
     AccessPolicy,
@@ -24,10 +22,8 @@ from pokayoke.core.policy import (
     RetryPolicy,
     ToolOutputPolicy,
 )
-from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.state.loop_guard import KINDS, Kind, kinds_for
 from pokayoke.core.versions.rollout import withdrawn_finding
-from pokayoke.errors import ContractError
 
 _NO_RETRY = RetryPolicy(retries=0)
 
@@ -189,56 +185,4 @@ def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPl
         output=policy.validation.tool_output,
         timeout=contract.timeout,
         lease=(contract.timeout or policy.execution.timeout) + policy.execution.lease_margin_seconds,
-    )
-
-
-def default_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[str, Any]:
-    """Return what counts for the limited arguments that a call leaves out: their declared defaults, or null.
-
-    Null is the amount of an argument the tool has and nobody knows the default of. It cannot be measured,
-    so such a call passes no limit. A tool that does not have the argument spends nothing of it.
-
-    Raises:
-        ContractError: a limit for this very tool counts such an argument, or one that is no number: every call
-            without it, or with it, would be refused.
-    """
-    found: dict[str, Any] = {}
-    required = facts_at(contract.input, ()).required if limits else frozenset[str]()
-    for limit in limits:
-        name = limit.field
-        if name is None or limit.amount is None:
-            continue
-        facts = facts_at(contract.input, (name,))
-        defaults = [default for default in facts.defaults if default is not None]
-        if not facts.nodes:
-            continue
-        if limit.tool == contract.name and (wrong := amount_problem(contract, name)) is not None:
-            raise ContractError(f"{contract.name}: a limit counts {name!r}, {wrong}")
-        found[name] = max(defaults, key=amount_size) if defaults else None
-        if not defaults and name not in required and limit.tool == contract.name:
-            raise ContractError(
-                f"{contract.name}: a limit counts {name!r}, which a call may leave out, and nobody knows what it is "
-                "then. Make it required, or declare a default in the input schema (0 if it stands for nothing)"
-            )
-    return found
-
-
-def amount_problem(contract: Contract, name: str) -> str | None:
-    """Return why the amount of an argument cannot be summed up, and what to do; None if it may be a number.
-
-    A text may be one if the schema says which texts there are: by a pattern, by a format that is not a known
-    one (`decimal`), by choices or a default that are numbers.
-    """
-    facts = facts_at(contract.input, (name,))
-    if not facts.types or facts.types & {"number", "integer", "boolean"}:
-        return None
-    described = any("pattern" in node for node in facts.nodes) or facts.formats & {*contract.input.unknown_formats}
-    told = [*facts.choices, *facts.defaults]
-    if (described and "string" in facts.types) or any(amount_size(value) != math.inf for value in told):
-        return None
-    kinds = " or ".join(sorted(facts.types))
-    return (
-        f"which is declared as {kinds}, not as a number: it cannot be summed up, so every call with it would be "
-        "refused. Count an argument that is a number, declare this one as a number (or, for amounts written as text, "
-        "with a pattern), or limit `calls`"
     )

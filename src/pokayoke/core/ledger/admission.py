@@ -331,7 +331,7 @@ def _counter_name(
 
 
 def _charged_amount(limit: LimitPolicy, arguments: Mapping[str, Any]) -> float:
-    """The limited argument's size; one that is absent is none (see `unsent_amounts` for what a tool has)."""
+    """The limited argument's size; one that is absent is none (see `default_amounts` for what a tool has)."""
     if limit.field is None or limit.field not in arguments:
         return 0.0
     return amount_size(arguments[limit.field])
