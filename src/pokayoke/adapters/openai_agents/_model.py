@@ -227,7 +227,7 @@ def _build_request(  # noqa: PLR0917 - the framework's own arguments, in its ord
         # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
         system = f"{system}\n\n{request.instruction}" if system else request.instruction
     listed = slot.listed
-    if listed is None or not listed.look.holds(hosted.run, tools):
+    if listed is None or not listed.look.is_unchanged(hosted.run, tools):
         listed = slot.listed = _OfferedTools(hosted.run, tools)
     hidden, offered = listed.hidden, [] if request.final else [*listed.offered]
     if hidden and settings.tool_choice in hidden:
