@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.replay.recording import Recording, UnreadRecord
-from pokayoke.replay.score.charts import draw_bar, draw_gauge
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.score.html_report import format_percent, html_report
+from pokayoke.replay.score.html_report import draw_bar, draw_gauge, format_percent, html_report
 from pokayoke.replay.score.scorer import Scorer
 from pokayoke.replay.score.summary import ContractSet, build_summary
 
