@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.output import as_json, format_count, print_data, print_message
-from pokayoke.cli.progress import progress_bar
+from pokayoke.cli.output import as_json, format_count, print_data, print_message, progress_bar
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError

@@ -11,17 +11,22 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pokayoke.core.text.neutralise import INVISIBLE
 from pokayoke.runtime.trace.line import escape_controls
 
+if TYPE_CHECKING:
+    from pokayoke.replay.readers import Source
+
 _UNSAFE: Final = re.compile(f"[\t\n{INVISIBLE}]")
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
+_PROGRESS_FROM_BYTES: Final = 5_000_000
 
 
 def escape_text(text: object, *, limit: int | None = None) -> str:
@@ -102,3 +107,28 @@ def format_table(rows: Iterable[Sequence[object]]) -> list[str]:
         return []
     widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+
+
+@contextmanager
+def progress_bar(source: Source) -> Generator[Callable[[int, int], None]]:
+    """Yield `update(bytes, calls)`, which moves a bar if stderr is a terminal and the file is large.
+
+    Args:
+        source: the opened file.
+    """
+    if source.size < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
+        yield lambda read, calls: None  # noqa: ARG005 - the shape of a counter
+        return
+    from rich.console import Console  # noqa: PLC0415 - loaded where a bar is drawn
+    from rich.markup import escape  # noqa: PLC0415 - as above
+    from rich.progress import Progress  # noqa: PLC0415 - as above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(escape_text(source.name, limit=40)), total=source.size)
+
+        def update_bar(read: int, calls: int) -> None:
+            bar.update(
+                task, completed=read, description=f"{escape(escape_text(source.name, limit=40))}: {calls:,} calls"
+            )
+
+        yield update_bar

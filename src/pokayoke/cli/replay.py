@@ -18,8 +18,8 @@ from pokayoke.cli.output import (
     print_data,
     print_message,
     print_section,
+    progress_bar,
 )
-from pokayoke.cli.progress import progress_bar
 from pokayoke.cli.sources import LoadedSources, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.readers import Source, parse_map

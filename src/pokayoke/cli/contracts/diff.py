@@ -25,8 +25,8 @@ from pokayoke.cli.output import (
     format_table,
     print_data,
     print_message,
+    progress_bar,
 )
-from pokayoke.cli.progress import progress_bar
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.versions.contract_diff import SIDE_MEANINGS, Change, ChangeKind, Side, contract_changes
 from pokayoke.errors import ConfigurationError
