@@ -247,7 +247,7 @@ class TestEvents:
         """If redaction fails, the payload is gone, the event is counted, and nothing is raised."""
 
         class Broken(Redactor):
-            def event(self, line, *, marks=(), seen=None):
+            def redact_event(self, line, *, marks=(), seen=None):
                 return None
 
         trace = Trace(TracePolicy())

@@ -1,24 +1,31 @@
-"""What a run keeps of its events: the latest, each made a line when it is read.
+"""The latest events of a run; each becomes a line when it is read.
 
-What enters: events that a trace has taken over. What leaves: their redacted lines. Nothing is redacted here.
+In: recorded events.
+Out: their redacted lines.
+Never: redaction, which is the trace's.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
-if TYPE_CHECKING:
-    from pokayoke.runtime.trace.trace import Trace
+
+class LineSource(Protocol):
+    """Makes the line of an event: a trace."""
+
+    def line_of(self, recorded: PendingEvent) -> bytes:
+        """Return the redacted line of an event, without its newline."""
+        ...
 
 
 class PendingEvent(msgspec.Struct, eq=False):
-    """An event that was handed over; its line is made when it is read or written."""
+    """A recorded event; its line is made when it is read or written."""
 
-    trace: Trace
+    trace: LineSource
     event: dict[str, Any]
     common: bool
     payloads: tuple[bytes, ...] = ()
@@ -34,7 +41,7 @@ class EventRing:
     """The latest events of one run, read as dictionaries.
 
     Args:
-        size: how many are kept.
+        size: how many to keep.
     """
 
     __slots__ = ("_events", "append")
@@ -46,7 +53,7 @@ class EventRing:
 
     @property
     def lines(self) -> tuple[bytes, ...]:
-        """The lines themselves, oldest first."""
+        """The lines, oldest first."""
         return tuple([event.line for event in tuple(self._events)])
 
     def __len__(self) -> int:
