@@ -115,7 +115,7 @@ class TestDocument:
     @pytest.mark.parametrize("text", ["- 1\n" * 51, "{" + ", ".join(f"k{n}: 1" for n in range(50)) + "}"])
     def test_many_values_are_refused_before_they_cost_seconds(self, text, monkeypatch):
         """A file of more values than are read in a moment is refused at the line that is one too many."""
-        monkeypatch.setattr("pokayoke.runtime.config.yaml_reader.MAX_VALUES", 50)
+        monkeypatch.setattr("pokayoke.runtime.config.yaml_nodes.MAX_VALUES", 50)
         with pytest.raises(DocumentError, match=r"f:\d+: more than 50 values"):
             read_document(text, name="f")
         assert read_document("- 1\n" * 49).value == [1] * 49
