@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 
 import pokayoke
 from pokayoke import ToolCall, read_arguments
-from pokayoke.adapters._host.run import (
-    AdapterRun,
-    AdapterRuns,
-    ReplyCall,
-    ToolDescription,
-    build_contracts,
-    decode_call,
-    encode_unreadable_call,
-    value_as_text,
-)
+from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, value_as_text
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import UsageError
 

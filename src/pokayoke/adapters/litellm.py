@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pokayoke.adapters._host.calls import encode_unreadable_call
 from pokayoke.adapters._host.model_client import OnText, emit_text, request_options
-from pokayoke.adapters._host.run import encode_unreadable_call
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.reading import is_cut

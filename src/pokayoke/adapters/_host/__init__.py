@@ -1,1 +1,1 @@
-"""What every adapter needs: the run inside a framework's loop, contracts from its tools, the order of calls."""
+"""What every adapter shares: base classes for its two sides, the run, contracts, calls, approvals and ordering."""

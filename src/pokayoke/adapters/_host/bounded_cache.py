@@ -1,4 +1,7 @@
-"""The latest things of a kind, such as calls between a model's reply and their tools: what is older is forgotten."""
+"""A cache of the latest entries.
+
+In: entries by key, such as calls between a reply and their tools. Out: the same. Never: more than a fixed number.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """The latest things of a kind, by their keys. Thread-safe.
+    """A cache that drops its oldest entry when it is full. Thread-safe.
 
     Args:
-        most: how many are kept.
+        most: number of entries that it keeps.
     """
 
     def __init__(self, most: int = 1_000) -> None:
-        """Begin with none."""
+        """Begin empty."""
         self._most = most
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()
 
     def put(self, key: K, value: V) -> None:
-        """Keep one; the oldest goes."""
+        """Add or replace an entry."""
         with self._lock:
             self._kept[key] = value
             self._kept.move_to_end(key)
@@ -35,10 +38,10 @@ class BoundedCache(Generic[K, V]):
                 self._kept.popitem(last=False)
 
     def get(self, key: K) -> V | None:
-        """Return one, or None."""
+        """Return an entry, or None."""
         return self._kept.get(key)
 
     def pop(self, key: K) -> V | None:
-        """Return one and forget it."""
+        """Remove and return an entry, or return None."""
         with self._lock:
             return self._kept.pop(key, None)

@@ -1,9 +1,13 @@
-"""What the next request may show the model of a framework's tools: what `Run.tools` would, and nothing else."""
+"""Which of a framework's tools the next request shows to the model.
+
+In: the run and the tools that the framework would offer. Out: those that the run's principal may use, and the guard's
+paging tool once there is something to page through. Never: a hidden tool, or a tool choice that names one.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from pokayoke.core.call import Finding
@@ -13,16 +17,19 @@ from pokayoke.core.messages.messages import read_field
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["ToolVisibility", "allowed_tool_choice", "is_hidden", "paging_tool"]
+__all__ = ["OfferedTools", "ToolVisibility", "allowed_tool_choice", "is_hidden", "paging_tool"]
 
 
 def is_hidden(run: Run, name: str) -> bool:
-    """True if the model must not see a tool: the run's principal may not use it. What has no contract is not ours."""
+    """Return whether the model must not see a tool, because the run's principal may not use it.
+
+    A tool without a contract is the framework's own, and is never hidden.
+    """
     return run.snapshot.is_offered(name, run.principal) is False
 
 
 def paging_tool(run: Run) -> Contract | None:
-    """Return the guard's own tool for reading on, once an output was too long to show."""
+    """Return the guard's own tool for paging, once an output was too long to show; else None."""
     if not run.progress.texts.any:
         return None
     own = run.guard.pager
@@ -32,14 +39,14 @@ def paging_tool(run: Run) -> Contract | None:
 
 
 def allowed_tool_choice(run: Run, choice: Any) -> Any:
-    """Return what a request wants to be called, without tools that are hidden: providers refuse unknown names.
+    """Return a request's tool choice without hidden tools: providers reject names that they do not know.
 
     Args:
-        run: whose tools they are.
+        run: the run whose tools they are.
         choice: the word `none`, `auto`, …, a tool or its name, or an object that names one or several.
 
     Returns:
-        The same, less of it, `none` if nothing is left to choose from, or None if the one tool is hidden.
+        The choice, with fewer names if some are hidden, `none` if no name is left, or None if its one tool is hidden.
     """
     if choice is None or isinstance(choice, str):
         return None if choice is not None and is_hidden(run, choice) else choice
@@ -58,7 +65,9 @@ def allowed_tool_choice(run: Run, choice: Any) -> Any:
 
 
 class ToolVisibility:
-    """What decides about a framework's tools, as it was at a request: frameworks list the same ones each time.
+    """Everything that decides which tools the model sees, as it was at one request.
+
+    Frameworks list the same tools for each request, so what follows from this can be cached until it changes.
 
     Args:
         run: the run, whose contracts, policy and principal count.
@@ -72,6 +81,46 @@ class ToolVisibility:
         self._seen = (run.snapshot, run.principal, run.progress.texts.any, *tools)
 
     def is_unchanged(self, run: Run, tools: Iterable[Any]) -> bool:
-        """Return whether all of it is the same now, so that nothing has to be looked at anew."""
+        """Return whether all of it is the same now."""
         now, seen = (run.snapshot, run.principal, run.progress.texts.any, *tools), self._seen
         return len(now) == len(seen) and all(map(operator.is_, now, seen))
+
+
+class OfferedTools:
+    """The tools of a request, as the model sees them.
+
+    Args:
+        run: the run.
+        tools: the framework's tools.
+        name_of: returns the name by which a tool's contract is found; None for a tool that is not guarded.
+        define: returns a tool in the framework's own type, for the guard's paging tool.
+
+    Attributes:
+        by_name: the guarded tools, by those names.
+        hidden: the guarded tools that the model must not see.
+        shown: the others, and the guard's paging tool if it is needed and the framework has none of that name.
+    """
+
+    __slots__ = ("_basis", "by_name", "hidden", "shown")
+
+    def __init__(
+        self,
+        run: Run,
+        tools: list[Any],
+        name_of: Callable[[Any], str | None],
+        define: Callable[[Contract], Any] | None = None,
+    ) -> None:
+        """Look at every tool."""
+        self._basis = ToolVisibility(run, tools)
+        named = [(name_of(tool), tool) for tool in tools]
+        self.by_name: dict[str, Any] = {name: tool for name, tool in named if name is not None}
+        self.hidden: list[Any] = []
+        self.shown: list[Any] = []
+        for name, tool in named:
+            (self.hidden if name is not None and is_hidden(run, name) else self.shown).append(tool)
+        if define is not None and (own := paging_tool(run)) is not None and own.name not in self.by_name:
+            self.shown.append(define(own))
+
+    def is_current(self, run: Run, tools: Iterable[Any]) -> bool:
+        """Return whether a request with these tools would show the same."""
+        return self._basis.is_unchanged(run, tools)

@@ -26,8 +26,9 @@ except ImportError as error:
 
     raise MissingExtraError("agent-framework-core", "agent-framework") from error
 
-from pokayoke.adapters._host import run as host
 from pokayoke.adapters._host.bounded_cache import BoundedCache
+from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.agent_framework._model import (
     ModelLoop,
     ModelRequest,
@@ -92,13 +93,13 @@ class _AgentRuns:
     def __init__(self, guard: Guard, who: Who | None, approver: str) -> None:
         self.guard, self.approver = guard, approver
         self._who = who
-        self._runs = host.AdapterRuns(guard)
+        self._runs = AdapterRuns(guard)
         self._loops: BoundedCache[int, ModelLoop] = BoundedCache(_MAX_OPEN)
         self._heard: BoundedCache[str, PendingCall] = BoundedCache(_MAX_OPEN)
         self.keep = self._heard.put
         """Remember what the model wrote until the framework runs it: it validates and drops before any hook."""
 
-    def run_for_session(self, session: Any, ident: str | None = None) -> host.AdapterRun:
+    def run_for_session(self, session: Any, ident: str | None = None) -> AdapterRun:
         """Return the run of a session, or one that nobody will know again."""
         who = dict(self._who(session)) if self._who is not None else {}
         if session is None:
@@ -130,7 +131,7 @@ class _AgentRuns:
             self._runs.close_run(loop.ident)
         self.guard.trace.flush()
 
-    def take_call(self, context: FunctionInvocationContext) -> tuple[host.AdapterRun, ToolCall]:
+    def take_call(self, context: FunctionInvocationContext) -> tuple[AdapterRun, ToolCall]:
         """Return the call behind an invocation, and its run."""
         known = context.metadata
         found = known.get(_CALL_KEY) or self._heard.pop(known.get("function_call_occurrence_id", ""))
@@ -141,7 +142,7 @@ class _AgentRuns:
         # A call of an earlier process, which somebody approved: all that is left is the framework's history.
         approval = context.metadata.get("approval_response")
         arguments = context.arguments if approval is None else call_arguments(approval.function_call)
-        call = host.decode_call(context.metadata.get("call_id"), context.function.name, arguments)
+        call = decode_call(context.metadata.get("call_id"), context.function.name, arguments)
         return self.run_for_session(context.session), call
 
     def answer_approval(self, approval: str, *, approved: bool) -> None:
@@ -154,7 +155,7 @@ class _AgentRuns:
         """Let the run know what was not done, as far as a person has denied it."""
         with contextlib.suppress(StoreError):
             if self.guard.approvals.get(approval).status == "denied":
-                call = host.decode_call(asked.call_id, asked.name, call_arguments(asked))
+                call = decode_call(asked.call_id, asked.name, call_arguments(asked))
                 # Nothing runs, so it takes no turn: to wait for one here would stop the event loop.
                 self.run_for_session(session).run.call(call, invoke=_call_denied)
 

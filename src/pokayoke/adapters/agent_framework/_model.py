@@ -23,9 +23,9 @@ from agent_framework import (
 )
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from pokayoke.adapters._host import run as host
-from pokayoke.adapters._host.effective_call import effective_call
+from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call, is_encoded_call
 from pokayoke.adapters._host.finish_reasons import cut_or_last
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import Finding, ToolCall
@@ -35,7 +35,7 @@ from pokayoke.core.intake.reading import is_cut
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-PendingCall = tuple[host.AdapterRun, ToolCall, Any]
+PendingCall = tuple[AdapterRun, ToolCall, Any]
 KeepCall = Callable[[str, PendingCall], None]
 
 # How the framework itself sees that arguments were changed since it read them; public nowhere.
@@ -57,7 +57,7 @@ class ModelLoop:
 
     __slots__ = ("_look", "hosted", "ident", "tools")
 
-    def __init__(self, hosted: host.AdapterRun, tools: list[Any], ident: str | None) -> None:
+    def __init__(self, hosted: AdapterRun, tools: list[Any], ident: str | None) -> None:
         """Look at nothing yet."""
         self.hosted, self.tools, self.ident = hosted, tools, ident
         self._look: ToolVisibility | None = None
@@ -142,7 +142,7 @@ class ModelRequest:
         """Give each call an id, arguments that the framework's parser takes, and somebody to answer it."""
         hosted, tools = self._loop.hosted, self._loop.tools
         names = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
-        asked = [host.ReplyCall(one.call_id or None, one.name or "", call_arguments(one)) for one in found]
+        asked = [ReplyCall(one.call_id or None, one.name or "", call_arguments(one)) for one in found]
         for content, call in zip(found, hosted.take_reply(asked, stop_reason), strict=True):
             content.call_id = call.id
             content.id = uuid.uuid4().hex  # a provider's own may come again, in this reply or in another session's
@@ -251,9 +251,9 @@ def _readable_arguments(call: ToolCall) -> tuple[Any, Any]:
         except (ValueError, RecursionError):
             parsed = None
         # Arguments that look like a stand-in are none, and are put into one.
-        if isinstance(parsed, dict) and not host.is_encoded_call(parsed):
+        if isinstance(parsed, dict) and not is_encoded_call(parsed):
             return text, parsed
-    return host.encode_unreadable_call(call), None
+    return encode_unreadable_call(call), None
 
 
 def with_changed_arguments(call: ToolCall, said: Any, context: FunctionInvocationContext) -> ToolCall:

@@ -19,7 +19,7 @@ from agent_framework import (
     normalize_tools,
 )
 
-from pokayoke.adapters._host import run as host
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
 from pokayoke.core.call import Outcome
 from pokayoke.core.contract.contract import Contract
 
@@ -55,8 +55,12 @@ def contracts(
         ContractError: a field contradicts another or its schema.
     """
     through = (ToolNotStartedError, UserInputRequiredException)
-    return host.build_contracts(
-        map(_describe_tool, _local_tools(tools)), reads=reads, destructive=destructive, fields=fields, through=through
+    return build_contracts(
+        map(_describe_tool, _local_tools(tools)),
+        reads=reads,
+        destructive=destructive,
+        fields=fields,
+        no_effect_errors=through,
     )
 
 
@@ -68,8 +72,8 @@ def _local_tools(tools: Any) -> list[FunctionTool]:
     return found
 
 
-def _describe_tool(tool: FunctionTool) -> host.ToolDescription:
-    return host.ToolDescription(tool.name, tool.description, tool.parameters())
+def _describe_tool(tool: FunctionTool) -> ToolDescription:
+    return ToolDescription(tool.name, tool.description, tool.parameters())
 
 
 class Placeholder(FunctionTool):

@@ -10,8 +10,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host import run as engine
-from pokayoke.adapters._host.run import ToolDescription
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import MissingExtraError, UsageError
@@ -60,7 +59,7 @@ def contracts(
         )
         for schema in schemas
     )
-    return engine.build_contracts(described, reads=reads, destructive=destructive, fields=fields)
+    return build_contracts(described, reads=reads, destructive=destructive, fields=fields)
 
 
 def guarded(

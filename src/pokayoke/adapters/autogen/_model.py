@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
+from pokayoke.adapters._host.calls import ReplyCall, encode_unreadable_call
 from pokayoke.adapters._host.finish_reasons import (
     CAPTURED_REASONS,
     Proxy,
@@ -18,7 +19,7 @@ from pokayoke.adapters._host.finish_reasons import (
     captured_stream,
     cut_or_last,
 )
-from pokayoke.adapters._host.run import AdapterRun, ReplyCall, encode_unreadable_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
 from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
 from pokayoke.core.call import Finding, ToolCall

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.run import AdapterRun, decode_call, value_as_text
+from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.run import AdapterRun, value_as_text
 from pokayoke.core.call import Outcome, ToolCall
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ except ImportError as error:
 
 from msgspec import structs
 
-from pokayoke.adapters._host import run as host
 from pokayoke.adapters._host.bounded_cache import BoundedCache
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.crewai._model import AgentRun, ModelRequest, PendingCall, has_text_calls, reply_call
 from pokayoke.adapters.crewai._tools import UNKNOWN_TOOL_NAME, GuardedTool, contracts, crewai_name, is_unguarded
 from pokayoke.core.call import Outcome, ToolCall
@@ -102,7 +102,7 @@ class _AgentRuns:
     ) -> None:
         self._run_id, self._who = run_id, who
         self._unguarded = frozenset(map(crewai_name, unguarded))
-        self._runs = host.AdapterRuns(guard, through=(HookAborted, ToolExecutionFailedError))
+        self._runs = AdapterRuns(guard, through=(HookAborted, ToolExecutionFailedError))
         self._records: BoundedCache[str, AgentRun] = BoundedCache()
         self._latest: BoundedCache[str, AgentRun] = BoundedCache()
         self.heard: BoundedCache[str, PendingCall] = BoundedCache()
@@ -143,9 +143,7 @@ class _AgentRuns:
         self._latest.put(own or get_execution_uuid() or "", record)
         return record
 
-    def take_call(
-        self, token: str | None, name: str, arguments: dict[str, Any]
-    ) -> tuple[host.AdapterRun, ToolCall, bool]:
+    def take_call(self, token: str | None, name: str, arguments: dict[str, Any]) -> tuple[AdapterRun, ToolCall, bool]:
         """Return the call behind what a tool was run with, its run, and whether hooks have seen another one."""
         heard = self.heard.pop(token) if token is not None else None
         if heard is not None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
 
-from pokayoke.adapters._host import run as host
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.effective_call import effective_call
+from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call, is_encoded_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import ToolVisibility, is_hidden, paging_tool
 from pokayoke.adapters.crewai._tools import TOKEN, UNKNOWN_TOOL_NAME, crewai_name
 from pokayoke.core.call import Finding, ToolCall
@@ -43,7 +43,7 @@ class AgentRun:
         offer: the latest offer to the model.
     """
 
-    def __init__(self, hosted: host.AdapterRun) -> None:
+    def __init__(self, hosted: AdapterRun) -> None:
         """Begin before the first request."""
         self.hosted = hosted
         self.answered = True
@@ -79,7 +79,7 @@ class OfferedTools:
 class PendingCall(NamedTuple):
     """A call on its way to its tool."""
 
-    hosted: host.AdapterRun
+    hosted: AdapterRun
     call: ToolCall
     stand_in: dict[str, Any]
 
@@ -155,18 +155,18 @@ class ModelRequest:
             sound = given is not None and not is_cut(call.stop_reason)
             return _openai_call(call.id, crewai_name(call.name), text if sound else f"!{text}")
         token = _new_token()
-        sound = given is not None and not is_cut(call.stop_reason) and not host.is_encoded_call(given)
+        sound = given is not None and not is_cut(call.stop_reason) and not is_encoded_call(given)
         if (meant := effective_call(self._hosted.run, call, given)) is not None:
             # Hooks of the user judge a call before the guard does: they have to see what will run.
             stand_in = meant[1]
-            kept = text if sound else json.dumps(host.encode_unreadable_call(call))
+            kept = text if sound else json.dumps(encode_unreadable_call(call))
             sent = json.dumps({**stand_in, TOKEN: token})
         elif sound and given is not None:
             kept, stand_in = text, given
             # The model's own text with one more member, which comes last and so is the one that counts.
             sent = f'{text.rstrip()[:-1]}{", " if given else ""}"{TOKEN}": "{token}"}}'
         else:
-            stand_in = host.encode_unreadable_call(call)
+            stand_in = encode_unreadable_call(call)
             kept, sent = json.dumps(stand_in), json.dumps({**stand_in, TOKEN: token})
         self._heard.put(token, PendingCall(self._hosted, call, stand_in))
         self._record.restored.put(token, {"name": history_name(call.name), "arguments": kept})
@@ -193,7 +193,7 @@ class ModelRequest:
         # A model that does not stop after its call goes on with a result of its own.
         raw = found.group(2).partition("\nObservation")[0].strip()
         name = found.group(1).strip().strip("*").strip()
-        (call,) = self._hosted.take_reply([host.ReplyCall(None, name, raw)], stop_reason)
+        (call,) = self._hosted.take_reply([ReplyCall(None, name, raw)], stop_reason)
         if self._ends(call):
             self._record.written = call
             return text
@@ -210,7 +210,7 @@ def has_text_calls(messages: list[Any]) -> bool:
     return any("Action Input:" in content for one in messages if isinstance(content := one.get("content"), str))
 
 
-def reply_call(one: Any) -> host.ReplyCall:
+def reply_call(one: Any) -> ReplyCall:
     """Return a call in any of the shapes that CrewAI's models return."""
     inner = _get_field(one, "function") or _get_field(one, "function_call") or one
     arguments = next(
@@ -220,7 +220,7 @@ def reply_call(one: Any) -> host.ReplyCall:
     text = (
         arguments if isinstance(arguments, str) else dict(arguments) if hasattr(arguments, "keys") else repr(arguments)
     )
-    return host.ReplyCall(ident or None, _get_field(inner, "name") or "", text)
+    return ReplyCall(ident or None, _get_field(inner, "name") or "", text)
 
 
 def _get_field(holder: Any, name: str) -> Any:

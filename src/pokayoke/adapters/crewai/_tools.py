@@ -14,8 +14,9 @@ from crewai.utilities.string_utils import sanitize_tool_name
 from msgspec import structs
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from pokayoke.adapters._host import run as host
-from pokayoke.adapters._host.effective_call import effective_call
+from pokayoke.adapters._host.calls import effective_call, encode_unreadable_call
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
+from pokayoke.adapters._host.run import AdapterRun, value_as_text
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ToolError
@@ -25,7 +26,7 @@ TOKEN = "pokayoke_call"  # noqa: S105 - a name of an argument, no secret
 UNKNOWN_TOOL_NAME = "pokayoke_no_such_tool"
 """Name of the tool that answers calls of tools that do not exist."""
 
-TakeCall = Callable[[str | None, str, dict[str, Any]], tuple[host.AdapterRun, ToolCall, bool]]
+TakeCall = Callable[[str | None, str, dict[str, Any]], tuple[AdapterRun, ToolCall, bool]]
 
 
 _VALIDATION_CODE = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
@@ -55,11 +56,10 @@ def contracts(
         ContractError: a field contradicts another or its schema.
     """
     found = [
-        host.ToolDescription(crewai_name(one.name), one.description, one.args_schema.model_json_schema())
-        for one in tools
+        ToolDescription(crewai_name(one.name), one.description, one.args_schema.model_json_schema()) for one in tools
     ]
-    return host.build_contracts(
-        found, reads=reads, destructive=destructive, fields=fields, through=(ToolNotStartedError,)
+    return build_contracts(
+        found, reads=reads, destructive=destructive, fields=fields, no_effect_errors=(ToolNotStartedError,)
     )
 
 
@@ -123,7 +123,7 @@ class GuardedTool(BaseTool):
             judged, self._run_inner_tool if own["_inner"] is not None else self._choose_invoke(hosted, judged)
         )
         if outcome.ok and self.result_as_answer:  # no model reads it
-            return host.value_as_text(outcome)
+            return value_as_text(outcome)
         if outcome.ok or outcome.status == "degraded":
             return outcome.text
         return ToolFailure(message=outcome.text, reason=_failure_reason(outcome))
@@ -137,7 +137,7 @@ class GuardedTool(BaseTool):
         """Return what the agent reads: what the guard said."""
         return raw_result.message if isinstance(raw_result, ToolFailure) else str(raw_result)
 
-    def _choose_invoke(self, hosted: host.AdapterRun, call: ToolCall) -> Any:
+    def _choose_invoke(self, hosted: AdapterRun, call: ToolCall) -> Any:
         """Return how a call runs that has no tool before it: by the one it means, or by the guard's own handler."""
         plan = hosted.run.snapshot.find_plan(call.name)
         if isinstance(plan, Finding):
@@ -147,13 +147,13 @@ class GuardedTool(BaseTool):
         own = plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
         return None if own else _tool_missing
 
-    def _apply_hooks(self, hosted: host.AdapterRun, call: ToolCall) -> ToolCall | None:
+    def _apply_hooks(self, hosted: AdapterRun, call: ToolCall) -> ToolCall | None:
         """Return a call as the user's hooks leave it, or None if one stops it: CrewAI has shown them another tool."""
         plan = hosted.run.snapshot.find_plan(call.name)
         tool = None if isinstance(plan, Finding) else self._all.get(plan.contract.name)
         if tool is None:
             return call
-        name, shown = crewai_name(tool.name), host.encode_unreadable_call(call)
+        name, shown = crewai_name(tool.name), encode_unreadable_call(call)
         name, shown = effective_call(hosted.run, call, shown) or (name, shown)
         task, agent = hosted.notes.get("asks", (None, None))
         given = copy.deepcopy(shown)

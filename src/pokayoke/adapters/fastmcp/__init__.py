@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, ToolDescription
-from pokayoke.adapters._host.run import build_contracts as hosted_contracts
+from pokayoke.adapters._host.contracts import ToolDescription
+from pokayoke.adapters._host.contracts import build_contracts as hosted_contracts
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import ToolNotStarted

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import structs
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.effective_call import effective_call
-from pokayoke.adapters._host.run import (
-    AdapterRun,
-    AdapterRuns,
+from pokayoke.adapters._host.calls import (
     ReplyCall,
-    ToolDescription,
     decode_call,
+    effective_call,
     encode_unreadable_call,
     is_encoded_call,
 )
-from pokayoke.adapters._host.run import build_contracts as hosted_contracts
+from pokayoke.adapters._host.contracts import ToolDescription
+from pokayoke.adapters._host.contracts import build_contracts as hosted_contracts
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters._host.visibility import paging_tool
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract

@@ -15,7 +15,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.adapters._host import run as engine
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.messages.replies import CallIds
@@ -71,7 +72,7 @@ class GuardMiddleware(AgentMiddleware):
         super().__init__()
         self.guard, self.window = guard, window
         self._who = who
-        self._runs = engine.AdapterRuns(guard, through=CONTROL_EXCEPTIONS)
+        self._runs = AdapterRuns(guard, through=CONTROL_EXCEPTIONS)
         self._said: weakref.WeakKeyDictionary[RunMemory, str | None] = weakref.WeakKeyDictionary()
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -166,7 +167,7 @@ class GuardMiddleware(AgentMiddleware):
                 self._said[progress] = said
         return loop
 
-    def _run_of(self, state: Any) -> engine.AdapterRun:
+    def _run_of(self, state: Any) -> AdapterRun:
         """The running loop, acting for its caller of now."""
         config = get_config()
         conf = config["configurable"]
@@ -177,9 +178,7 @@ class GuardMiddleware(AgentMiddleware):
             return self._runs.run_for(str(thread), part=part, taken=known_ids(state), **who)
         return self._run_of_invocation(conf, part, state, who)
 
-    def _run_of_invocation(
-        self, conf: Mapping[str, Any], part: str, state: Any, who: Mapping[str, Any]
-    ) -> engine.AdapterRun:
+    def _run_of_invocation(self, conf: Mapping[str, Any], part: str, state: Any, who: Mapping[str, Any]) -> AdapterRun:
         """The run of an invocation without a thread: its nodes share one control, and so do graphs inside them."""
         control = getattr(conf.get("__pregel_runtime"), "control", None)
         if control is None:
@@ -226,14 +225,14 @@ def contracts(
     """
     described = [_describe_tool(tool) for tool in tools if not isinstance(tool, dict)]
     steering = (*CONTROL_EXCEPTIONS, ArgumentsRejected)
-    return engine.build_contracts(described, reads=reads, destructive=destructive, fields=fields, through=steering)
+    return build_contracts(described, reads=reads, destructive=destructive, fields=fields, no_effect_errors=steering)
 
 
-def _describe_tool(tool: Any) -> engine.ToolDescription:
+def _describe_tool(tool: Any) -> ToolDescription:
     made: Any = tool if isinstance(tool, BaseTool) else as_tool(tool)
     # What the model is shown: without the arguments that LangGraph injects.
     shown = convert_to_openai_tool(made).get("function", {})
-    return engine.ToolDescription(made.name, made.description, shown.get("parameters", {"type": "object"}))
+    return ToolDescription(made.name, made.description, shown.get("parameters", {"type": "object"}))
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run

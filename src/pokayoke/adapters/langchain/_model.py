@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from typing import Any, Self, cast
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.run import AdapterRun, ReplyCall, decode_call, encode_unreadable_call
+from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.json.strict import dump_compact

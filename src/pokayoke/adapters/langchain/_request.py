@@ -10,8 +10,8 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
-from pokayoke.adapters._host.effective_call import effective_call
-from pokayoke.adapters._host.run import AdapterRun, ReplyCall, encode_unreadable_call
+from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import allowed_tool_choice
 from pokayoke.adapters.langchain._langchain_model import observed_model
 from pokayoke.adapters.langchain._model import CALL_BLOCKS, CapturedReply, call_cache, finish_reason, reply_calls

@@ -13,7 +13,8 @@ from langchain_core.messages import ToolMessage
 from langgraph.config import get_config
 from langgraph.types import interrupt
 
-from pokayoke.adapters._host.run import AdapterRun, decode_call
+from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.langchain._approvals import build_question, count_answers, take_answer
 from pokayoke.adapters.langchain._model import call_cache
 from pokayoke.adapters.langchain._tools import (

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host import run as engine
-from pokayoke.adapters._host.run import AdapterRuns, ToolDescription
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
+from pokayoke.adapters._host.run import AdapterRuns
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.messages.replies import result_message
@@ -81,7 +81,7 @@ def contracts(
         if timeout is not None:
             more[name] = {"timeout": timeout, **more.get(name, {})}
     described = (one for one, _ in known.values())
-    return engine.build_contracts(described, reads=reads, destructive=destructive, fields=more)
+    return build_contracts(described, reads=reads, destructive=destructive, fields=more)
 
 
 def _schema_of(tool: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pokayoke.adapters._host.calls import ReplyCall, encode_unreadable_call
 from pokayoke.adapters._host.finish_reasons import (
     CAPTURED_REASONS,
     Proxy,
@@ -20,7 +21,7 @@ from pokayoke.adapters._host.finish_reasons import (
     captured_stream,
     cut_or_last,
 )
-from pokayoke.adapters._host.run import AdapterRun, ReplyCall, encode_unreadable_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import ToolVisibility, is_hidden, paging_tool
 from pokayoke.adapters.openai_agents._run import UNKNOWN_TOOL_NAME, current_agent_run
 from pokayoke.adapters.openai_agents._unknown_calls import (

@@ -8,7 +8,8 @@ from contextvars import ContextVar
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.run import AdapterRun, decode_call
+from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import UsageError
 

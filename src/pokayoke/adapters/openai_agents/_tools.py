@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Self
 
+from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.finish_reasons import Proxy
-from pokayoke.adapters._host.run import AdapterRun, decode_call, value_as_text
+from pokayoke.adapters._host.run import AdapterRun, value_as_text
 from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run, original_call
 from pokayoke.core.call import Outcome, ToolCall, Verdict
 from pokayoke.core.flow.steps import ToolNotStarted

@@ -93,7 +93,9 @@ async def _answer_unknown_call(context: Any, text: str) -> str:
     hosted, call = slot.adapter_run, original_call(context.tool_call_id, UNKNOWN_TOOL_NAME, text)
     plan = hosted.run.snapshot.find_plan(call.name)
     handed = slot.handoffs.get(call.name)
-    wrong = handed.check_arguments(call.arguments, hosted.run.snapshot)[1] if handed and call.stop_reason is None else ()
+    wrong = (
+        handed.check_arguments(call.arguments, hosted.run.snapshot)[1] if handed and call.stop_reason is None else ()
+    )
     if wrong:
         return _refuse_handoff(hosted.run, call, wrong).text
     if isinstance(plan, Finding) or plan.contract is hosted.run.guard.pager:

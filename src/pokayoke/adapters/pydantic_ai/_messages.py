@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pokayoke.adapters._host.calls import ReplyCall
 from pokayoke.adapters._host.finish_reasons import cut_or_last
-from pokayoke.adapters._host.run import ReplyCall
 from pokayoke.core.call import Outcome, ToolCall, Verdict
 from pokayoke.core.intake.reading import is_cut
 from pokayoke.core.messages.replies import CallIds

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host import run as hosted
-from pokayoke.adapters._host.run import ToolDescription
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
 from pokayoke.adapters._host.visibility import is_hidden
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
@@ -55,7 +54,7 @@ def contracts(
         ContractError: a field contradicts another or its schema.
     """
     known = [_describe_tool(one) for given in tools for one in _tool_definitions(given)]
-    return hosted.build_contracts(known, reads=reads, destructive=destructive, fields=fields)
+    return build_contracts(known, reads=reads, destructive=destructive, fields=fields)
 
 
 def settings_without_hidden(run: Run, settings: ModelSettings) -> ModelSettings:

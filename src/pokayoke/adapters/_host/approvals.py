@@ -1,0 +1,66 @@
+"""The bridge between a framework's own way to ask a person and the guard's questions.
+
+In: what a person has answered in the framework. Out: the same answer to the guard's question. Never: an answer to
+another question than the one that was asked, nor one that overwrites what was decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from pokayoke.adapters._host.control_flow import not_started
+from pokayoke.errors import StoreError
+
+if TYPE_CHECKING:
+    from pokayoke.adapters._host.run import AdapterRun
+    from pokayoke.core.call import ToolCall
+    from pokayoke.core.ledger.admission import Approval
+    from pokayoke.runtime.guard.guard import Guard
+
+__all__ = ["PersonAnswer", "answer_question", "answer_question_async", "call_denied", "find_question", "record_denial"]
+
+call_denied = not_started("a person has denied it")
+"""Stands for a tool that a person does not let run."""
+
+
+class PersonAnswer(NamedTuple):
+    """What a person has answered; `by` says who or which part of the framework."""
+
+    approved: bool
+    by: str
+    reason: str = ""
+
+
+def answer_question(guard: Guard, approval: str, answer: PersonAnswer) -> None:
+    """Pass an answer on to the guard. A question that was answered elsewhere keeps that answer; the call finds it."""
+    with contextlib.suppress(StoreError):
+        guard.approvals.answer(approval, approved=answer.approved, by=answer.by, reason=answer.reason)
+
+
+async def answer_question_async(guard: Guard, approval: str, answer: PersonAnswer) -> None:
+    """`answer_question` without blocking the event loop."""
+    if guard.store.durable:
+        await asyncio.to_thread(answer_question, guard, approval, answer)
+    else:
+        answer_question(guard, approval, answer)
+
+
+def find_question(adapter_run: AdapterRun, call: ToolCall) -> Approval | None:
+    """Return the question about a call, answered or not; None if there is none, or nothing to ask."""
+    run = adapter_run.run
+    verdict = run.check(call)
+    if verdict.decision != "ask":
+        return None
+    about = (run.id, verdict.contract, verdict.arguments)
+    known = run.guard.approvals.list(waiting=False)
+    return next((one for one in known if (one.run_id, one.contract, one.arguments) == about), None)
+
+
+def record_denial(adapter_run: AdapterRun, call: ToolCall) -> None:
+    """Let the run know that a person has denied a call, so that it knows what was not done.
+
+    Nothing runs, so the call does not wait for its turn: that would block the event loop.
+    """
+    adapter_run.run.call(call, invoke=call_denied)

@@ -1,0 +1,144 @@
+"""Contracts from the tools of a framework.
+
+In: the framework's tools, each as a `ToolDescription`. Out: one contract per tool. Never: a tool taken for a read
+that the programmer did not declare one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pokayoke.core.call import Effect, Finding
+from pokayoke.core.contract.contract import Contract
+from pokayoke.errors import UsageError
+
+if TYPE_CHECKING:
+    from pokayoke.core.flow.plan import CallPlan
+    from pokayoke.runtime.guard.guard import Guard
+
+__all__ = ["BuildContracts", "ToolDescription", "build_contracts", "contracts_builder", "require_contract"]
+
+
+class ToolDescription(NamedTuple):
+    """A framework's tool, as its adapter describes it; `timeout` is in seconds."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    timeout: float | None = None
+
+
+class BuildContracts(Protocol):
+    """The `contracts` function of an adapter."""
+
+    def __call__(
+        self,
+        tools: Any,
+        *,
+        reads: Collection[str] = (),
+        destructive: Collection[str] = (),
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[Contract]:
+        """Build the contracts of an agent's tools.
+
+        A tool that is not declared is a write, and its output is unchecked. A schema that names its properties and
+        does not say whether there may be others is closed; `"additionalProperties": true` keeps it open.
+
+        Args:
+            tools: the tools as the agent gets them. Tools that the provider runs itself have no contract.
+            reads: names of the tools that change nothing.
+            destructive: names of the tools whose effect cannot be undone.
+            fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
+
+        Raises:
+            UsageError: a tool is named that does not exist.
+            ContractError: a field contradicts another or its schema.
+        """
+        ...
+
+
+def contracts_builder(
+    describe: Callable[[Any], Iterable[ToolDescription]], *, no_effect_errors: tuple[type[Exception], ...] = ()
+) -> BuildContracts:
+    """Return the `contracts` function of an adapter.
+
+    Args:
+        describe: returns the descriptions of an agent's tools.
+        no_effect_errors: exceptions by which the framework steers itself; they prove that nothing happened.
+    """
+
+    def contracts(
+        tools: Any,
+        *,
+        reads: Collection[str] = (),
+        destructive: Collection[str] = (),
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[Contract]:
+        described = describe(tools)
+        return build_contracts(
+            described, reads=reads, destructive=destructive, fields=fields, no_effect_errors=no_effect_errors
+        )
+
+    contracts.__doc__ = BuildContracts.__call__.__doc__
+    contracts.__module__ = describe.__module__
+    return contracts
+
+
+def build_contracts(
+    tools: Iterable[ToolDescription],
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+    no_effect_errors: tuple[type[Exception], ...] = (),
+) -> list[Contract]:
+    """Build contracts as `BuildContracts` says, from described tools.
+
+    Frameworks silently drop an argument that a tool does not take, so a schema is closed unless it says otherwise.
+
+    Raises:
+        UsageError: a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    known = list(tools)
+    more = fields or {}
+    if strangers := sorted({*reads, *destructive, *more} - {one.name for one in known}):
+        raise UsageError(f"no tool is called {', '.join(strangers)}: correct reads=, destructive= or fields=")
+    made: list[Contract] = []
+    for one in known:
+        effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else "write"
+        given: dict[str, Any] = {"description": one.description, "effect": effect}
+        if one.timeout is not None:
+            given["timeout"] = one.timeout
+        given.update(more.get(one.name, {}))
+        given["no_effect_errors"] = (*given.get("no_effect_errors", ()), *no_effect_errors)
+        made.append(Contract.from_schema(one.name, _close_schema(one.schema), **given))
+    return made
+
+
+def require_contract(
+    guard: Guard, name: str, remedy: str = "give its tool to contracts(), and those to the guard"
+) -> CallPlan:
+    """Return the plan of a tool's calls.
+
+    Raises:
+        UsageError: the guard has no contract of that very name; the text ends with `remedy`.
+    """
+    plan = guard.snapshot.find_plan(name)
+    if isinstance(plan, Finding) or plan.contract.name != name:
+        raise UsageError(f"{name} has no contract: {remedy}")
+    return plan
+
+
+_OPENERS = frozenset({
+    "additionalProperties", "unevaluatedProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref",
+    "$dynamicRef", "dependentSchemas",
+})  # fmt: skip
+"""Keywords of a schema that say something of properties beside `properties`."""
+
+
+def _close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if "properties" not in schema or _OPENERS & schema.keys():
+        return dict(schema)
+    return {**schema, "additionalProperties": False}
