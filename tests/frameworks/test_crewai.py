@@ -814,9 +814,9 @@ def test_forked_processes_do_not_mark_different_calls_alike():
     """A history may go from one worker to another, which must not take a mark in it for one of its own."""
     code = """
         import os
-        from pokayoke.adapters.crewai._model import _token
+        from pokayoke.adapters.crewai._model import _new_token
         child = os.fork()
-        os.write(1, f"{_token()}\\n".encode())  # in one piece, however the output is buffered
+        os.write(1, f"{_new_token()}\\n".encode())  # in one piece, however the output is buffered
         if child:
             os.waitpid(child, 0)
     """

@@ -143,7 +143,7 @@ class GuardedTool(BaseTool):
         if isinstance(plan, Finding):
             return _tool_missing
         if (meant := self._all.get(plan.contract.name)) is not None:
-            return meant._started  # noqa: SLF001 - its own class
+            return meant._run_inner_tool  # noqa: SLF001 - its own class
         own = plan.contract.handler is not None or plan.contract is hosted.run.guard.pager
         return None if own else _tool_missing
 
