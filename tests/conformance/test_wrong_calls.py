@@ -10,8 +10,8 @@ import value_damage
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.correct.correct import call_confidence, correct_arguments
+from pokayoke.core.json.values import equal_json
 from pokayoke.core.policy import Policy
-from pokayoke.core.schema.facts import equal_json
 
 pytestmark = pytest.mark.conformance
 pytest.importorskip("json_repair")

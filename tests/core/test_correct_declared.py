@@ -11,7 +11,7 @@ from pokayoke.core.contract import units
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.correctors import compile_correctors
 from pokayoke.core.correct.correct import CODES, correct_arguments
-from pokayoke.core.schema.facts import equal_json
+from pokayoke.core.json.values import equal_json
 from pokayoke.core.schema.schema import compile_schema
 from pokayoke.errors import ContractError
 

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Found, Guard, ToolCall
 from pokayoke.core.flow import finish as result
-from pokayoke.core.json.canonical import dump_sorted, sha256_hex
+from pokayoke.core.json.canonical import sha256_hex
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
 from pokayoke.core.ledger.key import ledger_key
@@ -167,7 +168,7 @@ class Ledgers(RuleBasedStateMachine):
     @property
     def names(self):
         """Ledger keys of both targets."""
-        return {ledger_key(("run", "r"), "pay", sha256_hex(dump_sorted({"to": to}))): to for to in "ab"}
+        return {ledger_key(("run", "r"), "pay", sha256_hex(dump_compact({"to": to}, sort=True))): to for to in "ab"}
 
     @invariant()
     def at_most_one_effect(self):

@@ -4,7 +4,8 @@ from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
-from pokayoke.core.messages.messages import calls_in, read_field, role_of, text_of
+from pokayoke.core.json.values import read_field
+from pokayoke.core.messages.messages import calls_in, role_of, text_of
 
 
 @pytest.mark.parametrize(

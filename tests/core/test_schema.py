@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from pokayoke.core.schema import explain as schema_explain
 from pokayoke.core.schema import schema as schema_module
-from pokayoke.core.schema.cost import count_values
+from pokayoke.core.schema.cost import count_values, pattern_weight
 from pokayoke.core.schema.problems import MAX_DEPTH, MAX_PROBLEMS, short_json
 from pokayoke.core.schema.schema import compile_schema
-from pokayoke.core.schema.schema_patterns import pattern_weight
 from pokayoke.errors import ContractError
 
 CLOSED = {

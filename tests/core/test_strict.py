@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.json import strict
-from pokayoke.core.json.strict import StrictError, dump_compact, nesting_depth, parse
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.strict import StrictError, nesting_depth, parse
 
 LONG = "x" * 17_000  # more than what is read as a short text
 VALUES = st.recursive(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from pokayoke.core.call import ToolCall
-from pokayoke.core.messages.messages import read_field
+from pokayoke.core.json.values import read_field
 from pokayoke.errors import UsageError
 
 _HISTORY = 'a history is a list of messages such as [{"role": "user", "content": "..."}]'

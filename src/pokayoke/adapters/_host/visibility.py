@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.messages import read_field
+from pokayoke.core.json.values import read_field
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run

@@ -23,7 +23,7 @@ from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.gate.rules import as_principal
-from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.errors import MissingExtraError, ToolError, UsageError
 
 try:

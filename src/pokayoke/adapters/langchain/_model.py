@@ -16,8 +16,8 @@ from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreada
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.json.strict import dump_compact
-from pokayoke.core.messages.messages import as_sequence, read_field
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.values import as_sequence, read_field
 
 __all__ = [
     "CALL_BLOCKS",

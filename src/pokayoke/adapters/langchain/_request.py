@@ -19,7 +19,7 @@ from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.intake.reading import is_cut
-from pokayoke.core.messages.messages import read_field
+from pokayoke.core.json.values import read_field
 from pokayoke.core.messages.tool_definitions import build_definitions
 from pokayoke.errors import UsageError
 from pokayoke.runtime.run.compaction import RunHistory

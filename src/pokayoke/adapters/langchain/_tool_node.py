@@ -25,7 +25,7 @@ from pokayoke.adapters.langchain._tools import (
     result_message,
 )
 from pokayoke.core.call import Finding, Outcome
-from pokayoke.core.messages.messages import as_sequence, read_field
+from pokayoke.core.json.values import as_sequence, read_field
 
 if TYPE_CHECKING:
     from pokayoke.runtime.memory.run_memory import RunMemory

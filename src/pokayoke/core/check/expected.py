@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.schema.facts import Node, Path, SchemaFacts, cached_per_schema, facts_at, facts_of_child, item_facts
+from pokayoke.core.json.pointer import Path
+from pokayoke.core.schema.facts import Node, SchemaFacts, cached_per_schema, facts_at, facts_of_child, item_facts
 from pokayoke.core.schema.problems import SPELLING
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip

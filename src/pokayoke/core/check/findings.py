@@ -14,20 +14,17 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.check.expected import describe_expected, expected_at, json_text
 from pokayoke.core.check.placeholders import find_placeholders, has_lost_backslash
+from pokayoke.core.json.pointer import Path, parse_pointer, pointer_step, to_field_path, to_pointer
 from pokayoke.core.json.values import is_object
 from pokayoke.core.schema.facts import (
-    Path,
     SchemaFacts,
     cached_per_schema,
     facts_at,
     facts_of_branch,
     facts_of_child_in,
     may_exist,
-    parse_pointer,
-    to_field_path,
-    to_pointer,
 )
-from pokayoke.core.schema.problems import SchemaProblem, pointer_step
+from pokayoke.core.schema.problems import SchemaProblem
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip
 

@@ -17,9 +17,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from pokayoke.core.schema.facts import Path, equal_json, facts_at
+from pokayoke.core.json.pointer import Path
+from pokayoke.core.json.values import equal_json
+from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.schema.schema import Schema
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import compile_pattern
 
 _LONGEST = 80
 

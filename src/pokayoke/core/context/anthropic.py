@@ -24,16 +24,8 @@ from pokayoke.core.context.groups import (
     with_fields,
 )
 from pokayoke.core.context.note import is_note, opening_note
-from pokayoke.core.messages.messages import (
-    CALL_KINDS,
-    MessageCall,
-    MessageResult,
-    as_sequence,
-    calls_in,
-    read_field,
-    results_in,
-    role_of,
-)
+from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.messages import CALL_KINDS, MessageCall, MessageResult, calls_in, results_in, role_of
 
 _RESULT = "tool_result"
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})

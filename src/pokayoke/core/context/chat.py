@@ -22,16 +22,8 @@ from pokayoke.core.context.groups import (
 )
 from pokayoke.core.context.note import is_note
 from pokayoke.core.context.quotes import output_tool
-from pokayoke.core.messages.messages import (
-    MessageCall,
-    MessageResult,
-    as_sequence,
-    calls_in,
-    read_field,
-    results_in,
-    role_of,
-    text_of,
-)
+from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.messages import MessageCall, MessageResult, calls_in, results_in, role_of, text_of
 
 
 class MessageMaker:

@@ -15,7 +15,8 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.context.values import HistoryFormat
-from pokayoke.core.messages.messages import MessageCall, as_sequence, read_field
+from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.messages import MessageCall
 from pokayoke.errors import UsageError
 
 UNANSWERED = (

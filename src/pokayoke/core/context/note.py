@@ -13,8 +13,8 @@ import msgspec
 import orjson
 
 from pokayoke.core.context.values import Facts
-from pokayoke.core.json.strict import dump_foreign
-from pokayoke.core.messages.messages import read_field
+from pokayoke.core.json.dump import dump_foreign
+from pokayoke.core.json.values import read_field
 from pokayoke.core.text.neutralise import neutralise
 
 _HEAD = '<context_note left_out="{}">\n{}\n'

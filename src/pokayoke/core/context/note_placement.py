@@ -13,7 +13,8 @@ import msgspec
 from pokayoke.core.context.chat import MessageMaker
 from pokayoke.core.context.groups import MessageGroup, Shape, with_fields
 from pokayoke.core.context.note import ContextNote, is_note, read_note
-from pokayoke.core.messages.messages import as_sequence, read_field, text_of
+from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.messages import text_of
 
 
 def take_notes(

@@ -13,9 +13,11 @@ import msgspec
 
 from pokayoke.core.context.groups import GroupResult, MessageGroup, answer_text
 from pokayoke.core.context.note import is_note, quote_json, unique_texts
-from pokayoke.core.json.strict import StrictError, dump_foreign, parse
-from pokayoke.core.messages.messages import MessageCall, as_sequence, calls_in, read_field, role_of, text_of
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.json.dump import dump_foreign
+from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.messages import MessageCall, calls_in, role_of, text_of
+from pokayoke.core.text.regex import compile_pattern
 
 _MOST_SAID = {"user": 400, "system": 400, "assistant": 200}  # characters quoted of a text
 _MOST_ARGUMENTS = 200

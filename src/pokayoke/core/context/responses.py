@@ -23,15 +23,8 @@ from pokayoke.core.context.groups import (
     with_fields,
 )
 from pokayoke.core.context.note import is_note
-from pokayoke.core.messages.messages import (
-    MessageCall,
-    MessageResult,
-    calls_in,
-    read_field,
-    results_in,
-    role_of,
-    text_of,
-)
+from pokayoke.core.json.values import read_field
+from pokayoke.core.messages.messages import MessageCall, MessageResult, calls_in, results_in, role_of, text_of
 
 
 class _ResponseItem:

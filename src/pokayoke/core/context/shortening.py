@@ -44,7 +44,8 @@ from pokayoke.core.context.quotes import (
 )
 from pokayoke.core.context.tokens import estimate_message
 from pokayoke.core.context.values import HistoryOptions
-from pokayoke.core.json.strict import StrictError, dump_foreign, parse
+from pokayoke.core.json.dump import dump_foreign
+from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.output.preview import build_preview
 
 # Lines and ids a note holds: the first row that fits is taken.

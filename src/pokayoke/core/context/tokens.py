@@ -21,7 +21,8 @@ from zlib import adler32
 import msgspec
 
 from pokayoke.core.context.token_sampling import TokenSampler
-from pokayoke.core.messages.messages import CALL_KINDS, RESULT_KINDS, as_sequence, read_field
+from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.messages import CALL_KINDS, RESULT_KINDS
 
 MESSAGE_TOKENS = 4
 """What a message costs beside its content: role and separators."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from pokayoke.core.contract.rules import may_hold_type
+from pokayoke.core.json.pointer import pointer_step
 from pokayoke.core.json.values import is_object
-from pokayoke.core.schema.problems import pointer_step
 from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import ContractError
 

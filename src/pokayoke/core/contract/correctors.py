@@ -28,15 +28,9 @@ import msgspec
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract import units
-from pokayoke.core.schema.facts import (
-    Path,
-    SchemaFacts,
-    declared_facts,
-    equal_json,
-    parse_pointer,
-    to_field_path,
-    to_pointer,
-)
+from pokayoke.core.json.pointer import Path, parse_pointer, to_field_path, to_pointer
+from pokayoke.core.json.values import equal_json
+from pokayoke.core.schema.facts import SchemaFacts, declared_facts
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip_at_word
 from pokayoke.errors import ContractError

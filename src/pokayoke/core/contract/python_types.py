@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origi
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.arguments import KEY_STAND_IN
+from pokayoke.core.json.pointer import to_pointer
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.facts import to_pointer
 from pokayoke.core.schema.index import iter_subschemas
 from pokayoke.core.text.clip import clip_at_word
 from pokayoke.errors import ContractError

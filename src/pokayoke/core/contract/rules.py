@@ -14,9 +14,9 @@ from pokayoke.core.contract.limits import option_problems
 from pokayoke.core.contract.names import name_problem
 from pokayoke.core.contract.term_rules import INVARIANT_TYPES, envelope_problems, term_problems
 from pokayoke.core.contract.terms import CHOICES, Envelope, Equal, LookupSafe
+from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
-from pokayoke.core.schema.facts import parse_pointer
 from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import ContractError
 

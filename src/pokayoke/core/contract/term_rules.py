@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any, cast, get_args
 
 from pokayoke.core.contract.terms import Compare, Comparison, DeclaredInvariant, Envelope, Equal, Format, Range
-from pokayoke.core.output.invariants import format_check
-from pokayoke.core.schema.facts import declared_facts, parse_pointer
+from pokayoke.core.json.pointer import parse_pointer
+from pokayoke.core.schema.facts import declared_facts
+from pokayoke.core.schema.formats import format_check
 from pokayoke.core.schema.schema import Schema
 
 INVARIANT_TYPES = (Range, Format, Equal, Compare)

@@ -17,12 +17,8 @@ from pokayoke.core.check.findings import Issue, describe_issue, find_issues
 from pokayoke.core.contract.correctors import Correctors
 from pokayoke.core.correct.field_names import nearest_field
 from pokayoke.core.correct.proposals import LIST_RULE, Proposal, propose_values, read_object
-from pokayoke.core.json.values import is_object
-from pokayoke.core.schema.explain import Effort
-from pokayoke.core.schema.facts import (
+from pokayoke.core.json.pointer import (
     Path,
-    equal_json,
-    facts_at,
     get_at,
     parse_pointer,
     to_field_path,
@@ -31,6 +27,9 @@ from pokayoke.core.schema.facts import (
     with_value_at,
     without_field,
 )
+from pokayoke.core.json.values import equal_json, is_object
+from pokayoke.core.schema.explain import Effort
+from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.schema.problems import MAX_PROBLEMS
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.clip import clip

@@ -10,8 +10,8 @@ from typing import Any
 
 from pokayoke.core.call import ERRORS, SUCCESSFUL, Decision, Finding, Outcome
 from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall
+from pokayoke.core.json.dump import dump_foreign
 from pokayoke.core.json.serialise import undumpable_reason
-from pokayoke.core.json.strict import dump_foreign
 from pokayoke.core.ledger.transitions import Record
 from pokayoke.core.state.run_state import RunState
 

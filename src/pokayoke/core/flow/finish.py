@@ -35,7 +35,7 @@ from pokayoke.core.flow.steps import (
     TimedOut,
     ToolNotStarted,
 )
-from pokayoke.core.json.canonical import dump_sorted
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.findings import in_doubt_finding
 from pokayoke.core.ledger.transitions import Claim, Record, Settlement, SettlementState
@@ -413,4 +413,4 @@ def _finish_unrecorded(
 
 
 def _output_bytes(checked: OutputResult) -> bytes:
-    return dump_sorted(checked.value) if checked.canonical is None else checked.canonical
+    return dump_compact(checked.value, sort=True) if checked.canonical is None else checked.canonical

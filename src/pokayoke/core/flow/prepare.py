@@ -30,7 +30,8 @@ from pokayoke.core.intake import (
     reading_finding,
     refused_reading,
 )
-from pokayoke.core.json.canonical import canonical_bytes, dump_sorted, sha256_hex
+from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import parse
 from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.state.loop_guard import TurnHistory
@@ -247,7 +248,7 @@ def _read_call_arguments(call: ToolCall, plan: CallPlan) -> Reading:
 def _deny_call(call: ToolCall, plan: CallPlan, reading: Reading, refusal: Finding) -> PreparedCall:
     """Refuse who may not call the tool. What was sent is written down, and nothing is said about it."""
     value = reading.value
-    dumped = None if value is None else reading.canonical or dump_sorted(value)
+    dumped = None if value is None else reading.canonical or dump_compact(value, sort=True)
     return PreparedCall(
         call,
         plan,
@@ -305,7 +306,7 @@ def _run_correction(plan: CallPlan, value: dict[str, Any], reading: Reading) -> 
 def _build_prepared_call(call: ToolCall, plan: CallPlan, reading: Reading, prepared: CorrectionResult) -> PreparedCall:
     dumped = reading.canonical
     if prepared.changed or dumped is None:
-        dumped = dump_sorted(prepared.value)
+        dumped = dump_compact(prepared.value, sort=True)
     findings = prepared.findings
     certain = not reading.repairs and not prepared.corrections and call.confidence is None
     return PreparedCall(

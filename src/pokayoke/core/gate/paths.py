@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pokayoke.core.call import Finding
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import compile_pattern
 
 CODES: dict[str, str] = {
     "path_escape": "a path would leave the workspace it is confined to",

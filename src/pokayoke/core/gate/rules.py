@@ -17,8 +17,8 @@ from pokayoke.core.check.findings import clarification_question
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.gate.paths import check_path, normalise_path_fast
 from pokayoke.core.ident import as_text_id
+from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import AccessPolicy, Policy
-from pokayoke.core.schema.facts import parse_pointer
 from pokayoke.errors import UsageError
 
 CODES: dict[str, str] = {

@@ -32,7 +32,7 @@ from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, T
 from pokayoke.core.intake.schema_evidence import declared_properties
 from pokayoke.core.intake.tagged_arguments import read_tagged_arguments
 from pokayoke.core.intake.tokens import TextRefused
-from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.json.dump import dump_compact
 
 _NEAR, _BODY = 200, 1_000
 MAX_CALLS = 1_000

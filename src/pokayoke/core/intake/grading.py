@@ -18,7 +18,8 @@ from pokayoke.core.intake.schema_evidence import (
 )
 from pokayoke.core.intake.single_edit import suggest_edit
 from pokayoke.core.intake.tokens import ODD_SPACE, TextRefused
-from pokayoke.core.json.strict import StrictError, dump_compact, parse
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.schema.schema import Schema, compile_schema
 
 _MAX_ENCODINGS = 3

@@ -12,7 +12,8 @@ from typing import Any
 from pokayoke.core.intake import tokens as p
 from pokayoke.core.intake.scanner import Scanner
 from pokayoke.core.intake.tokens import TextRefused
-from pokayoke.core.json.strict import dump_compact, read_double
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.strict import read_double
 
 _NO_VALUE_REASONS = {".": "ellipsis", "…": "ellipsis", "<": "bare_reference", "$": "bare_reference", "{": "unexpected"}
 _AFTER_VALUE_REASONS = {

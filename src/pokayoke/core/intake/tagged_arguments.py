@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from pokayoke.core.intake.reading import Reading, SchemaLike
 from pokayoke.core.intake.schema_evidence import declared_properties
-from pokayoke.core.json.strict import StrictError, dump_compact, parse
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.strict import StrictError, parse
 
 # No value with a tag in it: it may be the end of the value, or part of it.
 _PAIR = re.compile(

@@ -1,9 +1,9 @@
-"""One spelling per value: RFC 8785, with integers beyond 2^53 in full decimal digits.
+"""Canonical bytes of a JSON value: RFC 8785, with integers beyond 2^53 in full decimal digits.
 
-What enters is a JSON value that has been proven plain and finite; what leaves is bytes that are
-equal exactly when two values mean the same (1 and 1.0 are one value, key order does not count).
-RFC 8785 would round integers that a double cannot hold; two different order numbers must never
-become one key, so their digits are kept.
+In: a JSON value that has been proven plain and finite.
+Out: bytes that are equal exactly when two values mean the same (1 and 1.0 are one value, key order does not count).
+Never: two order numbers that become one key. RFC 8785 rounds integers that a double cannot hold; here their digits
+stay.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, cast
 
-import msgspec
 import orjson
 import rfc8785
 
-from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.text.regex import linear_search
 
-_SORTED = orjson.OPT_SORT_KEYS
 # Between these bounds the shortest digits of a fractional double are written alike by orjson and by
 # ECMAScript (RFC 8785, section 3.2.2.3); outside, the exponent is spelt differently.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e15
@@ -52,24 +50,16 @@ def _may_be_respelt(dumped: bytes) -> bool:
     return _respelt_search()(str(dumped, "ascii"))
 
 
-def dump_sorted(value: Any) -> bytes:
-    """Return compact JSON with sorted keys; integers of any size are exact."""
-    try:
-        return dump_exact_size(value, _SORTED)
-    except TypeError:
-        return msgspec.json.encode(value, order="deterministic")
-
-
 def canonical_bytes(value: Any, dumped: bytes | None = None) -> bytes:
     """Return the canonical bytes of `value`.
 
     Args:
         value: a plain JSON value (dict, list, str, int, float, bool, None).
-        dumped: `dump(value)` if the caller has it already; it is returned unchanged when it is
-            canonical as it stands, which is nearly always.
+        dumped: `dump_compact(value, sort=True)` if the caller has it already. It is returned itself if it is
+            canonical, which is nearly always.
     """
     if dumped is None:
-        dumped = dump_sorted(value)
+        dumped = dump_compact(value, sort=True)
     if not _may_be_respelt(dumped):
         return dumped
     return dumped if _is_canonical_dump(value) else _encode_canonical(value)
@@ -81,7 +71,7 @@ def sha256_hex(data: bytes) -> str:
 
 
 def _is_canonical_dump(value: Any) -> bool:
-    """True if the sorted dump of `value` is canonical already. Leaves are judged without a call of their own."""
+    """Return whether the sorted dump of `value` is canonical already. Leaves are checked without a call each."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         if not all(map(str.isascii, members)):

@@ -18,11 +18,10 @@ import msgspec
 import orjson
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.json.dump import dump_compact, dump_exact_size
+from pokayoke.core.json.pointer import pointer_step
 from pokayoke.core.json.python_objects import UnwritableValue, json_key, to_plain
-from pokayoke.core.json.strict import dump_compact
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.schema.problems import pointer_step
 
 CODES: dict[str, str] = {
     "output_too_large": "the output is larger than the contract allows",

@@ -20,7 +20,7 @@ import jiter
 import msgspec
 import orjson
 
-from pokayoke.core.json.dump import dump_exact_size
+from pokayoke.core.json.dump import _SORTED, dump_compact, dump_exact_size
 from pokayoke.core.text.regex import linear_search
 
 CODES: dict[str, str] = {
@@ -57,7 +57,6 @@ _DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
 # Bytes for each level allowed, from which on the depth is proven by the dump itself: a longer text is likely to hold
 # more signs than prove it, and in a shorter one counting them takes less time.
 _LONG = 64
-_SORTED = orjson.OPT_SORT_KEYS
 _NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
 _LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
 
@@ -185,27 +184,6 @@ def _read_power(token: str, number: float) -> int | float:
     # A double prints as the shortest number it is nearest to: 1e23 stays one, though it is not exactly that.
     whole = exact == exact.to_integral_value() and exact != Decimal(repr(number))
     return int(exact) if whole else number
-
-
-def dump_compact(value: Any, *, sort: bool = False) -> bytes:
-    """Return the compact dump of a JSON value (without tuples), integers of any size included."""
-    try:
-        return dump_exact_size(value, _SORTED if sort else 0)
-    except TypeError:  # integers beyond 64 bits
-        return msgspec.json.encode(value, order="sorted" if sort else None)
-
-
-def dump_foreign(value: Any, *, sort: bool = False) -> bytes:
-    """Return the compact dump of a value that was not read from JSON.
-
-    It may hold tuples, and orjson does not count how deep they nest: it would overrun the stack.
-
-    Raises:
-        TypeError: something in it has no JSON form.
-        ValueError: a text that no encoding holds.
-        RecursionError: it nests too deep for the host.
-    """
-    return msgspec.json.encode(value, order="sorted" if sort else None)
 
 
 @functools.cache

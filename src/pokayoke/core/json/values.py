@@ -1,12 +1,12 @@
-"""What kind of JSON value something is, in a form the type checkers follow."""
+"""Kinds and fields of JSON values, in a form that type checkers follow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard, cast
 
 kind_of: Callable[[Any], type[Any]] = type
-"""The exact type of a value, whatever its class pretends to be."""
+"""Returns the exact type of a value, even if its `__class__` says another."""
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -28,7 +28,7 @@ def properties_of(schema: Any) -> dict[str, Any]:
 
 
 def kind_with_article(value: Any) -> str:
-    """Return the name of a JSON value's kind, with its article."""
+    """Return the kind of a JSON value with its article, such as `a string`."""
     words: dict[type[Any], str] = {
         bool: "a boolean",
         str: "a string",
@@ -41,7 +41,41 @@ def kind_with_article(value: Any) -> str:
 
 
 def is_flag(flag: Any, word: str) -> bool:
-    """Return whether a flag says `true` or `false`, as such or as a text; a number may be a count."""
+    """Return whether a flag is `word` (`true` or `false`), as a boolean or as a text. A number is no flag."""
     if isinstance(flag, str):
         return flag.strip().lower() == word
     return flag is (word == "true")
+
+
+def equal_json(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal; 1 and 1.0 are, True and 1 are not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
+        return left.keys() == right.keys() and all(equal_json(item, right[key]) for key, item in left.items())
+    if isinstance(one, list) and isinstance(other, list):
+        first, second = cast(Sequence[Any], one), cast(Sequence[Any], other)
+        return len(first) == len(second) and all(map(equal_json, first, second))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def read_field(thing: Any, name: str) -> Any:
+    """Return a field of a dict or an object; None if it has none.
+
+    A message that LangChain dumped keeps its fields one level deeper, under `data`.
+    """
+    fields: Mapping[str, Any]
+    if kind_of(thing) is dict:  # nearly always, and faster than the next test
+        fields = thing
+    elif isinstance(thing, Mapping):
+        fields = cast("Mapping[str, Any]", thing)
+    else:
+        return getattr(thing, name, None)
+    found = fields.get(name)
+    if found is None and "data" in fields and isinstance(fields["data"], Mapping):
+        return cast("Mapping[str, Any]", fields["data"]).get(name)
+    return found
+
+
+def as_sequence(value: Any) -> Sequence[Any]:
+    """Return a list or tuple unchanged, and an empty one for anything else."""
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pokayoke.core.json.canonical import dump_sorted, sha256_hex
+from pokayoke.core.json.canonical import sha256_hex
+from pokayoke.core.json.dump import dump_compact
 
 
 def ledger_key(
@@ -23,9 +24,9 @@ def ledger_key(
         occurrence: 0 for the first; a wanted repetition carries another number.
         epoch: raised on purpose to start anew.
     """
-    return sha256_hex(dump_sorted(["pk1", *scope, effect_name, epoch, occurrence, identity]))
+    return sha256_hex(dump_compact(["pk1", *scope, effect_name, epoch, occurrence, identity], sort=True))
 
 
 def compensation_key(key: str) -> str:
     """Return the key under which the undoing of an effect is itself an effect."""
-    return sha256_hex(dump_sorted(["pk1", key, "compensate"]))
+    return sha256_hex(dump_compact(["pk1", key, "compensate"], sort=True))

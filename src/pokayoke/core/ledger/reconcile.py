@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from pokayoke.core.flow.resolve import undoes
-from pokayoke.core.json.canonical import dump_sorted, sha256_hex
+from pokayoke.core.json.canonical import sha256_hex
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.pointer import get_at, parse_pointer
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.transitions import OPEN, Record
-from pokayoke.core.schema.facts import get_at, parse_pointer
 
 ComparisonKind = Literal[
     "matched", "missing", "extra", "duplicate", "mismatched", "doubtful_happened", "doubtful_not", "in_flight"
@@ -291,4 +292,4 @@ def row_text(value: Any) -> str:
 
 def undoing_hash(effect_key: str, reference: str) -> str:
     """Digest of what an undoing is about, its `args_hash`."""
-    return sha256_hex(dump_sorted([effect_key, reference]))
+    return sha256_hex(dump_compact([effect_key, reference], sort=True))

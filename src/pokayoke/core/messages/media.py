@@ -11,7 +11,7 @@ from base64 import b64encode
 from typing import Any, Literal, NamedTuple
 
 from pokayoke.core.call import Raw
-from pokayoke.core.messages.messages import read_field
+from pokayoke.core.json.values import read_field
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"

@@ -7,10 +7,9 @@ to which calls is decided here, once, for everything that shortens or checks a h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from pokayoke.core.json.values import kind_of
+from pokayoke.core.json.values import as_sequence, read_field
 
 CALL_KINDS = frozenset({"function_call", "custom_tool_call", "tool_use"})
 """Types of items and blocks that ask for a tool."""
@@ -36,29 +35,6 @@ class MessageResult(NamedTuple):
     id: str | None
     failed: bool
     content: Any = None
-
-
-def read_field(thing: Any, name: str) -> Any:
-    """Return a field of a dict or object; None where there is none.
-
-    A message that LangChain dumped keeps its fields one level deeper, under `data`.
-    """
-    fields: Mapping[str, Any]
-    if kind_of(thing) is dict:  # nearly always, and faster to see than the next
-        fields = thing
-    elif isinstance(thing, Mapping):
-        fields = cast("Mapping[str, Any]", thing)
-    else:
-        return getattr(thing, name, None)
-    found = fields.get(name)
-    if found is None and "data" in fields and isinstance(fields["data"], Mapping):
-        return cast("Mapping[str, Any]", fields["data"]).get(name)
-    return found
-
-
-def as_sequence(value: Any) -> Sequence[Any]:
-    """Return a list or tuple as it is, anything else as an empty one."""
-    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
 
 
 def role_of(message: Any) -> str:

@@ -17,8 +17,8 @@ import msgspec
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake import is_cut, read_arguments
-from pokayoke.core.json.strict import dump_compact
-from pokayoke.core.messages.messages import as_sequence, read_field
+from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.output.model_text import result_text
 from pokayoke.errors import UsageError
 

@@ -14,7 +14,8 @@ import msgspec
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake import ReadCall, read_arguments, read_calls
 from pokayoke.core.intake.reading import SchemaLike
-from pokayoke.core.messages.messages import calls_in, read_field, results_in, role_of
+from pokayoke.core.json.values import read_field
+from pokayoke.core.messages.messages import calls_in, results_in, role_of
 from pokayoke.core.messages.replies import CallIds, Reply, read_reply
 
 

@@ -16,9 +16,8 @@ import orjson
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.terms import Envelope
-from pokayoke.core.json.values import is_array, is_flag, is_object, properties_of
+from pokayoke.core.json.values import equal_json, is_array, is_flag, is_object, properties_of
 from pokayoke.core.output.invariants import resolve_pointer
-from pokayoke.core.schema.facts import equal_json
 from pokayoke.core.text.clip import clip, clip_at_word
 
 CODES: dict[str, str] = {

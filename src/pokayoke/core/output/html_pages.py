@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pokayoke.core.json.pointer import Path, to_pointer
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.facts import Path, facts_at, to_pointer
+from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.neutralise import INVISIBLE
 

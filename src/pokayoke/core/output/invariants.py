@@ -11,14 +11,13 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
-from functools import lru_cache
 from typing import Any, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.terms import Compare, DeclaredInvariant, Equal, Format, Range
-from pokayoke.core.json.values import is_array, is_object, kind_with_article
-from pokayoke.core.schema.facts import equal_json, parse_pointer
-from pokayoke.core.schema.problems import pointer_step
+from pokayoke.core.json.pointer import parse_pointer, pointer_step
+from pokayoke.core.json.values import equal_json, is_array, is_object, kind_with_article
+from pokayoke.core.schema.formats import format_check
 from pokayoke.core.text.clip import clip_at_word
 
 CODES: dict[str, str] = {
@@ -89,19 +88,6 @@ def _check_format(rule: Format, output: Any) -> Iterator[Finding]:
             yield _rule_finding(
                 at, f"got {kind_with_article(value)}, expected the format {rule.name}", f"format {rule.at}"
             )
-
-
-@lru_cache(maxsize=256)
-def format_check(name: str) -> Callable[[Any], bool] | None:
-    """Return the validator of one format, or None if there is no format of that name."""
-    import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
-
-    try:
-        return jsonschema_rs.Draft202012Validator(
-            {"type": "string", "format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True
-        ).is_valid
-    except (ValueError, jsonschema_rs.ValidationError):
-        return None
 
 
 def _check_equal(rule: Equal, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:

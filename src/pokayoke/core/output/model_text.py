@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.text.clip import clip
 from pokayoke.core.text.neutralise import neutralise
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.json.strict import dump_compact
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import is_array, is_object, kind_with_article
 from pokayoke.core.text.neutralise import neutralise
 

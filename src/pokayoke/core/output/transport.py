@@ -16,7 +16,7 @@ from pokayoke.core.call import Finding, Raw
 from pokayoke.core.json.serialise import too_large_finding
 from pokayoke.core.json.values import is_flag, is_object, kind_of, properties_of
 from pokayoke.core.output.html_pages import is_page
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import compile_pattern
 
 CODES: dict[str, str] = {
     "missing_content_type": "a wire response does not say what it is",

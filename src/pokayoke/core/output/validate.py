@@ -23,8 +23,9 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.check.findings import check_value
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.serialise import SerialisedValue, dump_plain, serialise
-from pokayoke.core.json.strict import dump_compact, parse
+from pokayoke.core.json.strict import parse
 from pokayoke.core.output.envelope import open_envelope, undeclared_error
 from pokayoke.core.output.html_pages import find_page, is_page, may_hold_page
 from pokayoke.core.output.invariants import check_invariants

@@ -16,8 +16,7 @@ import msgspec
 from pokayoke.core.redaction.card_numbers import hide_cards
 from pokayoke.core.redaction.known_secrets import HIDDEN, KnownSecrets
 from pokayoke.core.redaction.prefilter import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
-from pokayoke.core.text.rare import compile_pattern
-from pokayoke.core.text.regex import linear_search
+from pokayoke.core.text.regex import compile_pattern, linear_search
 from pokayoke.errors import PolicyError
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")

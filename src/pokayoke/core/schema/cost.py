@@ -1,9 +1,13 @@
-"""How large a value may be that a costly schema is asked about.
+"""What a schema costs, and how large a value it may therefore check.
 
-A validation costs the size of the schema times the size of the value. Either alone may be large for
-good reasons: a schema of a thousand alternatives, a list of ten thousand numbers. Nobody can interrupt
-the validator, so the product is bounded here: a costly schema is kept, and what it is asked about is
-made smaller. Usual schemas have no such limit, and their validator stays bare.
+A validation costs the size of the schema times the size of the value. Either may be large for good reasons: a
+schema of a thousand alternatives, a list of ten thousand numbers. The validator cannot be interrupted, so the
+product is bounded here: a costly schema is kept and checks smaller values only. Usual schemas have no limit, and
+the bare method of their validator is used.
+
+Linear time is the size of a pattern times the length of the text: `(a{300}){300}` has 90,000 states and needs over
+a minute for 90,000 letters. Repetition counts make a short pattern large, so they are multiplied out here. RE2
+refuses products above 1,000; real schemas say `^.{1,2000}$`, so a heavy pattern is kept and checks shorter texts.
 """
 
 from __future__ import annotations
@@ -15,28 +19,29 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.schema_patterns import pattern_weight
+from pokayoke.core.text.regex import compile_pattern
 
 LIGHT_PATTERN = 500
-"""Weight up to which a pattern may be asked about any text the intake lets through."""
+"""Weight up to which a pattern may check any text that the intake admits."""
 PATTERN_WORK = 100_000_000
 """Most states times characters for one text; about a second if the pattern is hostile, else far less."""
 FRACTION = 10
-"""Paths that comparing a value with one fraction or one integer beyond 64 bits costs (measured)."""
+"""Cost, in paths, of comparing a value with one fraction or one integer beyond 64 bits (measured)."""
 LIGHT_PLACE = 100
-"""Paths up to which a place may be met as often as the intake lets values through."""
+"""Paths per place up to which the number of values is not limited."""
 PLACE_WORK = 10_000_000
 """Most paths times values for one validation; a second or two if both are hostile, else far less."""
 WIDE_WORK = 1_000_000
 """Most paths times pairs of integers beyond 64 bits; a second if all of them stand in one list, else far less."""
 _WIDE = 1 << 63
+_PIECE = r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d+)(?P<open>,(?P<most>\d*))?\}|(?P<enter>\()|(?P<leave>\))|."
 
 
 def enum_cost(node: Any) -> int:
-    """Return how costly an `enum` is, in paths: the validator compares one value with all its lists and objects.
+    """Return the cost of an `enum` in paths: the validator compares a value with all its lists and objects.
 
-    Texts and whole numbers are looked up and cost nothing; a fraction is compared digit by digit, and
-    so is an integer beyond 64 bits.
+    Texts and whole numbers are looked up and cost nothing. A fraction and an integer beyond 64 bits are compared
+    digit by digit.
     """
     listed = node.get("enum")
     return sum(map(_entry_cost, listed)) if is_array(listed) else 0
@@ -52,12 +57,41 @@ def _entry_cost(entry: Any) -> int:
     return 0
 
 
+def pattern_weight(pattern: str) -> int:
+    """Return the number of single steps of a pattern whose repetitions are written out; at least 1.
+
+    An estimate that never raises: the engine refuses invalid patterns itself.
+    """
+    totals = [0]  # of the open groups, the innermost last
+    last = 0  # steps of the part that a repetition would repeat
+    for token in compile_pattern(_PIECE).finditer(pattern):
+        if token["enter"]:
+            totals.append(0)
+            last = 0
+        elif token["leave"]:
+            last = totals.pop() if len(totals) > 1 else 0
+            totals[-1] += last
+        elif token["least"]:
+            times = max(_parse_count(token["least"]), _parse_count(token["most"] or ""), 1) + bool(token["open"] == ",")
+            totals[-1] += last * (times - 1)
+            last *= times
+        elif token[0] not in "*+?|^$":
+            last = 1
+            totals[-1] += 1
+    return max(sum(totals), 1)
+
+
+def _parse_count(digits: str) -> int:
+    """Return a repetition count. The engine refuses one of many digits, so its value does not matter."""
+    return int(digits[:7] or "0")
+
+
 class Limit(msgspec.Struct, frozen=True):
-    """How much of something a value may have.
+    """A limit on the size of a value.
 
     Attributes:
-        measure: says how much a value has.
-        most: how much it may have.
+        measure: returns the size of a value.
+        most: the largest size allowed.
         wanted: the limit in words.
     """
 
@@ -67,15 +101,15 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 def value_limits(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[Limit, ...]:
-    """Return the limits of values a schema may be asked about; () for the usual schema.
+    """Return the limits on values that a schema checks; () for the usual schema.
 
-    Of its patterns the heaviest counts; many light ones count together as if every fourth met the same text.
-    Items that must differ are looked up, but integers beyond 64 bits one by one, before their type is looked at.
+    The heaviest pattern counts; many light ones count together as if every fourth met the same text. Items that
+    must differ are looked up, but integers beyond 64 bits are compared one by one, before their type is checked.
 
     Args:
         patterns: the schema's regular expressions.
-        paths: on how many paths one place of a value is evaluated at most.
-        unique: the items of some list must all differ.
+        paths: the highest number of paths on which one place of a value is evaluated.
+        unique: True if the items of some list must all differ.
     """
     weights = [pattern_weight(pattern) for pattern in patterns]
     worst = max(max(weights, default=1), sum(weights) // 4)
@@ -101,7 +135,7 @@ def value_limits(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[
 
 
 def limit_validator(is_valid: Callable[[Any], bool], limits: tuple[Limit, ...]) -> Callable[[Any], bool]:
-    """Return a validation that refuses a value beyond these limits before the schema sees it."""
+    """Return a validation that refuses a value beyond these limits before the schema checks it."""
 
     def is_small_and_valid(value: Any) -> bool:
         return find_exceeded_limit(value, limits) is None and is_valid(value)
@@ -110,7 +144,7 @@ def limit_validator(is_valid: Callable[[Any], bool], limits: tuple[Limit, ...]) 
 
 
 def find_exceeded_limit(value: Any, limits: tuple[Limit, ...]) -> Limit | None:
-    """Return the first limit that a value is beyond."""
+    """Return the first limit that a value exceeds, or None."""
     return next((limit for limit in limits if limit.measure(value) > limit.most), None)
 
 
@@ -148,7 +182,7 @@ def count_wide_integers(value: Any) -> int:
     """Return how many integers beyond 64 bits a value holds."""
     found = 0
     stack: list[Any] = [[value]]
-    for held in stack:  # grows; texts first, which most values are
+    for held in stack:  # grows; texts first, because most values are texts
         for item in held.values() if is_object(held) else held:
             if isinstance(item, str):
                 continue

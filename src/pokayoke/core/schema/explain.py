@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from pokayoke.core.json.pointer import pointer_step
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.schema.index import ExplanationCache, Field, Part, SchemaMap
 from pokayoke.core.schema.problems import (
@@ -24,7 +25,6 @@ from pokayoke.core.schema.problems import (
     build_problem,
     describe_allowed_properties,
     describe_assertion,
-    pointer_step,
     short_json,
 )
 

@@ -15,13 +15,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from pokayoke.core.json.values import kind_of
-from pokayoke.core.schema.problems import pointer_step
+from pokayoke.core.json.pointer import Path
 from pokayoke.core.schema.schema import Schema
-from pokayoke.core.text.clip import clip
 
 T = TypeVar("T")
-Path = tuple[str, ...]
 Node = dict[str, Any]
 
 FOLDED_PREFIX = "\n"  # in no text without odd spaces
@@ -89,75 +86,6 @@ def fold_separators(text: str) -> str:
     folded = text.casefold()
     words = " ".join(folded.replace("_", " ").replace("-", " ").split())
     return words if folded[:1] == words[:1] and folded[-1:] == words[-1:] else folded
-
-
-def parse_pointer(pointer: str) -> Path:
-    """Return the steps of a JSON pointer (RFC 6901); "" is the whole."""
-    steps = pointer.split("/")[1:]
-    if "~" not in pointer:
-        return tuple(steps)
-    return tuple([step.replace("~1", "/").replace("~0", "~") for step in steps])
-
-
-def to_pointer(path: Iterable[str]) -> str:
-    """Return the JSON pointer of a path."""
-    return "".join(map(pointer_step, path))
-
-
-def to_field_path(path: Sequence[str], root: str) -> str:
-    """Return a path as people write it, such as `items[2].size`; the name of the root if it is empty."""
-    if not path:
-        return root
-    text = ""
-    for step in path:
-        part = f"[{step}]" if step.isdecimal() and text else f".{step}"
-        text += clip(part, 60)
-    return text.removeprefix(".")
-
-
-def get_at(value: Any, path: Path) -> Any:
-    """Return the value at a path.
-
-    Raises:
-        LookupError: there is nothing.
-    """
-    for step in path:
-        kind = kind_of(value)
-        if kind is dict:
-            value = value[step]
-        elif kind is list and step.isdecimal():
-            value = value[int(step)]
-        else:
-            raise LookupError(step)
-    return value
-
-
-def with_value_at(value: Any, path: Path, new: Any) -> Any:
-    """Return a copy in which the value at a path is another; everything else is shared, nothing is changed.
-
-    Raises:
-        LookupError: there is nothing at the path.
-    """
-    if not path:
-        return new
-    step, rest = path[0], path[1:]
-    inner = with_value_at(get_at(value, (step,)), rest, new)
-    if isinstance(value, list):
-        items = cast(Sequence[Any], value)
-        return [*items[: int(step)], inner, *items[int(step) + 1 :]]
-    return {**value, step: inner}
-
-
-def without_field(value: Any, path: Path) -> Any:
-    """Return a copy without the property a path leads to."""
-    parent = cast(dict[str, Any], get_at(value, path[:-1]))
-    return with_value_at(value, path[:-1], {key: item for key, item in parent.items() if key != path[-1]})
-
-
-def with_renamed_field(value: Any, path: Path, name: str) -> Any:
-    """Return a copy in which the property a path leads to has another name, at the same position."""
-    parent = cast(dict[str, Any], get_at(value, path[:-1]))
-    return with_value_at(value, path[:-1], {name if key == path[-1] else key: item for key, item in parent.items()})
 
 
 def cached_per_schema(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
@@ -251,17 +179,6 @@ def json_types(value: Any) -> frozenset[str]:
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return frozenset({"integer", "number"})
     return frozenset({_TYPE_NAMES.get(cast(type, type(value)), "")})
-
-
-def equal_json(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal; 1 and 1.0 are, True and 1 are not."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
-        return left.keys() == right.keys() and all(equal_json(item, right[key]) for key, item in left.items())
-    if isinstance(one, list) and isinstance(other, list):
-        first, second = cast(Sequence[Any], one), cast(Sequence[Any], other)
-        return len(first) == len(second) and all(map(equal_json, first, second))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 def _merge_facts_cached(schema: Schema, nodes: Sequence[Node]) -> SchemaFacts:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import NO_DATA
+from pokayoke.core.json.pointer import pointer_step
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.text.clip import clip
 
@@ -48,12 +49,6 @@ class SchemaProblem(msgspec.Struct, frozen=True):
     message: str
     data: Mapping[str, Any] = NO_DATA
     schema: dict[str, Any] | bool = True
-
-
-def pointer_step(part: str | int) -> str:
-    """Return one step of a JSON pointer (RFC 6901), with its slash."""
-    text = str(part)
-    return f"/{text}" if text.isalnum() else "/" + text.replace("~", "~0").replace("/", "~1")
 
 
 def short_json(value: Any, limit: int = 60) -> str:

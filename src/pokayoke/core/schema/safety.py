@@ -9,13 +9,13 @@ is bounded here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 from urllib.parse import unquote, urljoin
 
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.schema.cost import enum_cost
+from pokayoke.core.schema.formats import unknown_formats
 from pokayoke.core.schema.index import (
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
@@ -26,9 +26,6 @@ from pokayoke.core.schema.index import (
     iter_subschemas,
 )
 from pokayoke.errors import ContractError
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 MAX_SCHEMA_VALUES = 100_000
 """Most JSON values in one schema and the documents handed in with it."""
@@ -302,42 +299,12 @@ def declared_draft(schema: Any) -> Draft | None:
     return _DRAFTS.get(named.removesuffix("#").partition("://")[2])
 
 
-def unknown_formats(nodes: Iterable[dict[str, Any]], draft: Draft) -> set[str]:
-    """Return the names of formats that the validator does not assert."""
-    names = (node.get("format") for node in nodes)
-    return {name for name in names if isinstance(name, str) and not _is_known_format(name, draft)}
-
-
 def _iter_patterns(node: dict[str, Any]) -> Iterator[str]:
     """Yield the regular expressions that a schema holds itself."""
     if isinstance(node.get("pattern"), str):
         yield node["pattern"]
     if is_object(node.get("patternProperties")):
         yield from node["patternProperties"]
-
-
-@cache
-def validator_classes() -> dict[Draft, Callable[..., jsonschema_rs.Validator]]:
-    """Return the validator class of each dialect."""
-    import jsonschema_rs  # noqa: PLC0415 - 10 ms of import, for those who have a schema
-
-    return {
-        "draft4": jsonschema_rs.Draft4Validator,
-        "draft6": jsonschema_rs.Draft6Validator,
-        "draft7": jsonschema_rs.Draft7Validator,
-        "2019-09": jsonschema_rs.Draft201909Validator,
-        "2020-12": jsonschema_rs.Draft202012Validator,
-    }
-
-
-@lru_cache(maxsize=512)
-def _is_known_format(name: str, draft: Draft) -> bool:
-    """Ask the validator itself: it refuses to compile an unknown name when told to."""
-    try:
-        validator_classes()[draft]({"format": name}, validate_formats=True, ignore_unknown_formats=False, offline=True)
-    except ValueError:
-        return False
-    return True
 
 
 def _resolve_uri(base: str, reference: str) -> str:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.core.schema.completeness import is_sealed
 from pokayoke.core.schema.cost import Limit, find_exceeded_limit, limit_validator, value_limits
 from pokayoke.core.schema.explain import Effort, explain_problems
+from pokayoke.core.schema.formats import validator_classes
 from pokayoke.core.schema.index import Draft, ExplanationCache, SchemaMap
 from pokayoke.core.schema.problems import SchemaProblem, build_problem, unusable_problem
-from pokayoke.core.schema.safety import inspect_schema, validator_classes
+from pokayoke.core.schema.safety import inspect_schema
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:

@@ -1,25 +1,25 @@
-"""Texts that must not get long."""
+"""Texts cut to a maximum length."""
 
 from __future__ import annotations
 
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import compile_pattern
 
 
 def clip(text: str, most: int) -> str:
-    """Return a text of `most` characters at the most; one that was cut ends with `…`."""
+    """Return a text of at most `most` characters; a text that was cut ends with `…`."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def clip_at_word(text: str, most: int) -> str:
-    """Return a text of `most` characters at the most that was cut, if it was, where no word ends up in two.
+    """Return a text of at most `most` characters, cut between words; a text that was cut ends with `…`.
 
-    For words of others, which are searched for secrets later: half a secret is not known for one.
+    For texts of tools and users, which are searched for secrets later: half a secret would not be found.
     """
     if len(text) <= most:
         return text
-    kept = compile_pattern(_WHOLE).match(text, 0, most)
+    kept = compile_pattern(_UP_TO_WORD_END).match(text, 0, most)
     return "…" if kept is None else kept[0].rstrip() + "…"
 
 
-# Up to the last blank, to where the next string of compact JSON begins, or to a stop of a script without blanks.
-_WHOLE = r"""[\s\S]*(?:\s|,(?=")|[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f])"""
+# Up to the last blank, the next string of compact JSON, or a full stop or comma of a script without blanks.
+_UP_TO_WORD_END = r"""[\s\S]*(?:\s|,(?=")|[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f])"""

@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from pokayoke.core.text.rare import compile_pattern
-from pokayoke.core.text.regex import linear_search
+from pokayoke.core.text.regex import compile_pattern, linear_search
 
 INVISIBLE: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.json.canonical import dump_sorted, sha256_hex
+from pokayoke.core.json.canonical import sha256_hex
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.state.run_state import RunState
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def draw_number(run_id: str, tool: str, rollout: str) -> float:
 
     It differs from one rollout to the next, so that it is not always the same runs that try things first.
     """
-    return int(sha256_hex(dump_sorted(["pk-rollout", run_id, tool, rollout]))[:_DIGITS], 16) / _SCALE
+    return int(sha256_hex(dump_compact(["pk-rollout", run_id, tool, rollout], sort=True))[:_DIGITS], 16) / _SCALE
 
 
 def version_for(run_id: str, name: str, tool: ToolLock) -> str:

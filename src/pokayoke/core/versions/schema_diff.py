@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from pokayoke.core.json.pointer import pointer_step
 from pokayoke.core.json.values import is_array, is_object, properties_of
 from pokayoke.core.schema.index import Draft
-from pokayoke.core.schema.problems import pointer_step
 from pokayoke.core.schema.safety import declared_draft
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.versions.schema_keywords import (

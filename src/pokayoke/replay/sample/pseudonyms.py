@@ -15,8 +15,8 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.schema.facts import SchemaFacts, equal_json, facts_at, facts_of_child
+from pokayoke.core.json.values import equal_json, is_array, is_object
+from pokayoke.core.schema.facts import SchemaFacts, facts_at, facts_of_child
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, formats_of
 

@@ -20,10 +20,10 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.correct.correct import call_confidence, correct_arguments
 from pokayoke.core.gate.rules import Rule, RuleInput, first_finding, rules_for
 from pokayoke.core.intake import Reading, read_arguments, reading_finding
+from pokayoke.core.json.pointer import get_at, parse_pointer
 from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.policy import Policy
 from pokayoke.core.redaction.known_secrets import HIDDEN
-from pokayoke.core.schema.facts import get_at, parse_pointer
 from pokayoke.replay.learn.stated_failures import has_error_word, leading_error_text, stated_failure
 from pokayoke.replay.recording import Recording
 

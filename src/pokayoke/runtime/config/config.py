@@ -17,7 +17,7 @@ import msgspec
 
 from pokayoke.core.contract.limits import limit_problems
 from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import compile_pattern
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.config.yaml_reader import Document, DocumentError, read_document
 from pokayoke.runtime.files.atomic_file import read_followed

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.events import AliasEvent, ScalarEvent
 
-from pokayoke.core.text.rare import compile_pattern
+from pokayoke.core.text.regex import compile_pattern
 
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 50_000  # a few seconds: ruamel's scanner in C reads YAML 1.1, so values pass the one in Python

@@ -39,7 +39,7 @@ from pokayoke.core.flow.steps import (
     Wait,
 )
 from pokayoke.core.host_input import as_function
-from pokayoke.core.json.canonical import dump_sorted
+from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.findings import store_unavailable_finding
 from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement, SettleResult
@@ -235,7 +235,9 @@ class SyncDriver:
 
     def _redact_question(self, approval: Approval) -> Approval:
         """The question without secrets, for a store that would write them down as they are."""
-        shown = self._guard.trace.redactor.redact_payload(dump_sorted(approval.arguments), marks=approval.marks)
+        shown = self._guard.trace.redactor.redact_payload(
+            dump_compact(approval.arguments, sort=True), marks=approval.marks
+        )
         return msgspec.structs.replace(approval, arguments=msgspec.json.decode(shown), marks=())
 
     def _build_report(self, step: Settle) -> Settlement:
