@@ -33,8 +33,8 @@ def dealt(draw, hands):
 
 
 def read(stream, events):
-    said = "".join(stream.add(event) for event in events)
-    return read_reply(stream.reply()), said
+    said = "".join(stream.add_event(event) for event in events)
+    return read_reply(stream.build_reply()), said
 
 
 def chunk(delta=None, finish=None, **more):

@@ -14,7 +14,7 @@ from pokayoke.adapters._host.calls import encode_unreadable_call
 from pokayoke.adapters._host.model_client import OnText, emit_text, request_options
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.messages.replies import CallIds, read_reply, result_message, to_dict
 from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run

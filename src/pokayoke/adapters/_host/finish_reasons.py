@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 
 __all__ = ["CAPTURED_REASONS", "Proxy", "capture_finish_reasons", "captured_stream", "cut_or_last"]
 

@@ -30,7 +30,7 @@ from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choi
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run

@@ -24,7 +24,7 @@ from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
 from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:

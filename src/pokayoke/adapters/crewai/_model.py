@@ -21,7 +21,7 @@ from pokayoke.adapters._host.visibility import ToolVisibility, is_hidden, paging
 from pokayoke.adapters.crewai._tools import TOKEN, UNKNOWN_TOOL_NAME, crewai_name
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.tool_definitions import build_definitions
 from pokayoke.runtime.threads.forks import process_token
 

@@ -32,7 +32,7 @@ from pokayoke.adapters._host.visibility import paging_tool
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.streams import CUT_STOP_REASON
 from pokayoke.errors import MissingExtraError, UsageError
 

@@ -13,7 +13,7 @@ from typing import Any
 from pokayoke.adapters.google_adk._model import KEY, OriginalCalls, original_calls_var
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
 from pokayoke.errors import MissingExtraError
 

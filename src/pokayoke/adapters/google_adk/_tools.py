@@ -21,7 +21,7 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.intake.arguments import read_arguments
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.errors import MissingExtraError, StoreError, ToolError
 
 try:

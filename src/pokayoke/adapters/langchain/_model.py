@@ -15,7 +15,7 @@ from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import ToolCall
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import as_sequence, read_field
 

@@ -18,7 +18,7 @@ from pokayoke.adapters.langchain._model import CALL_BLOCKS, CapturedReply, call_
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.values import read_field
 from pokayoke.core.messages.tool_definitions import build_definitions
 from pokayoke.errors import UsageError

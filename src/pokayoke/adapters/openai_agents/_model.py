@@ -32,7 +32,7 @@ from pokayoke.adapters.openai_agents._unknown_calls import (
     with_original_names,
 )
 from pokayoke.core.call import Finding, ToolCall
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.errors import MissingExtraError
 
 try:

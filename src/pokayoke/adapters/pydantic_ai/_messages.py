@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pokayoke.adapters._host.calls import ReplyCall
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.core.call import Outcome, ToolCall, Verdict
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.model_text import result_text

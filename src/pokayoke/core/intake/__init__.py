@@ -10,10 +10,10 @@ from pokayoke.core.intake.reading import (
     Grade,
     ReadCall,
     Reading,
-    is_cut,
     reading_finding,
     refused_reading,
 )
+from pokayoke.core.intake.stop_reasons import is_cut
 
 __all__ = [
     "CODES",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import orjson
 
-from pokayoke.core.intake.reading import Reading, SchemaLike, is_cut, refused_reading
+from pokayoke.core.intake.reading import Reading, SchemaLike, refused_reading
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.dump import dump_exact_size
 from pokayoke.core.json.serialise import undumpable_reason
 from pokayoke.core.json.strict import StrictError, nesting_depth, parse

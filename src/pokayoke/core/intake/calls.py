@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH
-from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, is_cut, refused_reading
+from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, refused_reading
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.errors import UsageError
 
 

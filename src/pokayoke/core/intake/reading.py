@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
@@ -113,58 +112,6 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
 
 CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items()}
 
-_CUT_WORDS = frozenset(
-    {
-        "abort",
-        "aborted",
-        "blocklist",
-        "canceled",
-        "cancelled",
-        "content_filter",
-        "content_filtered",
-        "context_length",
-        "context_length_exceeded",
-        "context_window_exceeded",
-        "error",
-        "error_limit",
-        "error_toxic",
-        "failed",
-        "guardrail_intervened",
-        "incomplete",
-        "insufficient_system_resource",
-        "language",
-        "length",
-        "length_limit",
-        "malformed_function_call",
-        "malformed_model_output",
-        "malformed_tool_use",
-        "max_completion_tokens",
-        "max_length",
-        "max_new_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "max_tokens_reached",
-        "model_context_window_exceeded",
-        "model_length",
-        "network_error",
-        "not_finished",
-        "output_limit",
-        "prohibited_content",
-        "recitation",
-        "refusal",
-        "safety",
-        "sensitive",
-        "spii",
-        "time_limit",
-        "timeout",
-        "token_limit",
-        "token_limit_reached",
-        "truncated",
-        "user_cancel",
-    }
-)
-"""How providers say that a message ended before it was whole."""
-
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """How one argument text was read.
@@ -213,52 +160,6 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
 def refused_reading(reason: str, position: int | None = None, readings: tuple[Any, ...] = ()) -> Reading:
     """Return the reading of a text that was refused for a reason of `REFUSALS`."""
     return Reading(grade=REFUSALS[reason][0], reason=reason, position=position, readings=readings)
-
-
-def is_cut(stop_reason: object) -> bool:
-    """Return whether a stop reason proves that the message is not whole.
-
-    Spellings of all providers count (`length`, `MAX_TOKENS`, `FinishReason.MAX_TOKENS`, ...). False
-    proves nothing: servers report `tool_calls` for calls that were cut.
-    """
-    if stop_reason is None:
-        return False
-    if isinstance(stop_reason, str):
-        return (
-            _is_cut_word(stop_reason)
-            if len(stop_reason) <= _LONGEST_WORD
-            else _normalise_word(stop_reason) in _CUT_WORDS
-        )
-    if isinstance(stop_reason, bytes):
-        return is_cut(stop_reason.decode(errors="replace"))
-    # A client library may hand over a member of its enumeration, whose name is the word, or what the
-    # provider sent around it, such as `incomplete_details`.
-    return any(isinstance(part, str) and _normalise_word(part) in _CUT_WORDS for part in _reason_parts(stop_reason))
-
-
-@functools.lru_cache(maxsize=256)
-def _is_cut_word(text: str) -> bool:
-    """Providers know a handful of words, and every call brings one."""
-    return _normalise_word(text) in _CUT_WORDS
-
-
-_LONGEST_WORD = 64  # what is longer is not worth remembering
-
-
-def _reason_parts(stop_reason: object) -> tuple[object, ...]:
-    if isinstance(stop_reason, dict):
-        given = cast("dict[str, object]", stop_reason)
-        return given.get("reason"), given.get("type")
-    return getattr(stop_reason, "name", None), getattr(stop_reason, "reason", None)
-
-
-def _normalise_word(text: str) -> str:
-    """One spelling for `MaxTokens`, `max-tokens` and `FINISH_REASON_MAX_TOKENS`."""
-    last = text.strip().rpartition(".")[2]
-    if last not in (last.lower(), last.upper()):
-        last = "".join(f"_{one}" if one.isupper() else one for one in last).strip("_")
-    word = last.lower().replace("-", "_").replace(" ", "_").replace("__", "_")
-    return word.removeprefix("stop_reason_").removeprefix("finish_reason_")
 
 
 def reading_finding(reading: Reading, *, effect: Effect, tool: str | None) -> Finding:

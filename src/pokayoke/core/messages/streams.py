@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from pokayoke.core.intake.reading import is_cut
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.replies import to_dict
 
