@@ -31,8 +31,19 @@ async def save(customer_id: str, target: str) -> dict[str, Any]:
     return {"id": customer_id, "target": target}
 
 
-assert_type(look_up, Contract)
-assert_type(save, Contract)
+assert_type(look_up("C-1", limit=3), dict[str, Any])
+look_up(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the function's own parameters hold
+look_up("C-1", other=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+a_contract: Contract = look_up
+
+
+@pokayoke.tool
+def ping(host: str) -> str:
+    """Ping a host."""
+    return host
+
+
+assert_type(ping("a"), str)
 
 declared = Contract.from_schema("ping", {"type": "object"}, output_schema="text", effect="read")
 assert_type(declared, Contract)
@@ -67,6 +78,7 @@ def sync_loop() -> None:
 
 async def async_loop() -> None:
     """The async surface of a run."""
+    assert_type(await save("C-1", target="a.txt"), dict[str, Any])
     async with guard.run() as run:
         call = ToolCall("call_1", "save", {"customer_id": "C-1", "target": "a.txt"}, confidence=0.9)
         assert_type(await run.acall(call), Outcome)

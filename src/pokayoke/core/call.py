@@ -236,6 +236,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     retry_after: float | None = None
     approval: str | None = None
 
+    def __repr__(self) -> str:
+        """Return one line: how which call of which tool ended, and why."""
+        why = f" ({self.findings[0].code})" if self.findings and not self.ok else ""
+        return f"<Outcome {self.status}: {self.tool}, call {self.call_id!r}{why}>"
+
     @property
     def ok(self) -> bool:
         """True if there is a valid, current result: status ok or replayed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.contract.arguments import refuse_argument, remove_argument
@@ -33,6 +33,7 @@ from pokayoke.core.contract.terms import (
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema.accepts_text import may_accept_text
 from pokayoke.core.schema.schema import Schema, compile_schema
+from pokayoke.core.text.clip import clip
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 OutputSchema = dict[str, Any] | bool | Literal["text"] | None
 Invariant = Callable[[Any, dict[str, Any]], bool | str | None] | DeclaredInvariant
+ContractT = TypeVar("ContractT", bound="Contract")
 InputModel = Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]
 
 
@@ -168,6 +170,11 @@ class Contract:
     ready_correctors: Correctors | None = field(init=False, repr=False)
     """The correctors, compiled; None if there are none."""
 
+    def __repr__(self) -> str:
+        """Return one line: what it is, its arguments, its effect."""
+        arguments = ", ".join(self.input_schema.get("properties") or ())
+        return f"<{type(self).__name__} {self.name}@{self.version}({clip(arguments, 80)}): {self.effect}>"
+
     def __post_init__(self) -> None:
         """Compile the schemas and refuse contradictions."""
         seal = object.__setattr__
@@ -228,7 +235,7 @@ class Contract:
         handler: Callable[..., Any] | None = None,
         schemas: Mapping[str, Any] | None = None,
         **fields: Any,
-    ) -> Contract:
+    ) -> Self:
         """Build a contract from a JSON Schema (Zod's `toJSONSchema` output too).
 
         Args:
@@ -244,6 +251,7 @@ class Contract:
             ContractError: see `Contract`.
         """
         return _build_contract(
+            cls,
             {
                 **fields,
                 "name": name,
@@ -252,25 +260,25 @@ class Contract:
                 "effect": effect,
                 "handler": handler,
                 "schemas": schemas,
-            }
+            },
         )
 
     @classmethod
-    def from_openai(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
+    def from_openai(cls, definition: Mapping[str, Any], **fields: Any) -> Self:
         """Build a contract from an OpenAI function definition (chat completions or responses)."""
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build_contract({**sources.read_openai(definition), **fields})
+        return _build_contract(cls, {**sources.read_openai(definition), **fields})
 
     @classmethod
-    def from_anthropic(cls, definition: Mapping[str, Any], **fields: Any) -> Contract:
+    def from_anthropic(cls, definition: Mapping[str, Any], **fields: Any) -> Self:
         """Build a contract from an Anthropic tool definition."""
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build_contract({**sources.read_anthropic(definition), **fields})
+        return _build_contract(cls, {**sources.read_anthropic(definition), **fields})
 
     @classmethod
-    def from_mcp(cls, entry: Mapping[str, Any], *, trusted_hints: bool = False, **fields: Any) -> Contract:
+    def from_mcp(cls, entry: Mapping[str, Any], *, trusted_hints: bool = False, **fields: Any) -> Self:
         """Build a contract from one entry of an MCP `tools/list` answer.
 
         Args:
@@ -281,10 +289,10 @@ class Contract:
         """
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build_contract({**sources.read_mcp(entry, trusted_hints=trusted_hints), **fields})
+        return _build_contract(cls, {**sources.read_mcp(entry, trusted_hints=trusted_hints), **fields})
 
     @classmethod
-    def from_model(cls, name: str, model: type, *, output: Any = None, **fields: Any) -> Contract:
+    def from_model(cls, name: str, model: type, *, output: Any = None, **fields: Any) -> Self:
         """Build a contract from a pydantic model of the arguments.
 
         The model's own validators run after the schema. A handler given here receives one model instance.
@@ -297,10 +305,10 @@ class Contract:
         """
         from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - it needs pydantic
 
-        return _build_contract(typed.from_model(name, model, output, fields))
+        return _build_contract(cls, typed.from_model(name, model, output, fields))
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], **fields: Any) -> Contract:
+    def from_mapping(cls, mapping: Mapping[str, Any], **fields: Any) -> Self:
         """Build a contract from plain data, such as one entry of a YAML file.
 
         Args:
@@ -312,7 +320,7 @@ class Contract:
         """
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
 
-        return _build_contract({**sources.read_mapping(mapping), **fields})
+        return _build_contract(cls, {**sources.read_mapping(mapping), **fields})
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the declared fields as plain data, readable by `from_mapping`; callables are left out."""
@@ -321,7 +329,7 @@ class Contract:
         return sources.to_mapping(self)
 
 
-def _build_contract(fields: dict[str, Any]) -> Contract:
+def _build_contract(kind: type[ContractT], fields: dict[str, Any]) -> ContractT:
     """Make a contract, turning an unknown field into an error that names it."""
     unknown = fields.keys() - FIELDS
     if unknown:
@@ -331,7 +339,7 @@ def _build_contract(fields: dict[str, Any]) -> Contract:
         raise ContractError(
             f"{fields.get('name')}: a contract has no field {named}. {sources.did_you_mean(unknown, FIELDS)}"
         )
-    return Contract(**fields)
+    return kind(**fields)
 
 
 FIELDS: frozenset[str] = frozenset(name for name, described in Contract.__dataclass_fields__.items() if described.init)

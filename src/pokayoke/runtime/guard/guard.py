@@ -23,6 +23,7 @@ from pokayoke.core.state.invalid_output_spike import Alert
 from pokayoke.core.state.kill_switch import Switch
 from pokayoke.core.state.loop_guard import Kind
 from pokayoke.core.state.run_state import RunState
+from pokayoke.core.text.clip import clip
 from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.config.config import PolicyFile, load_policy
@@ -126,6 +127,12 @@ class Guard:
         prepare_webhook(self, policy)()
         prepare_background(self, policy)()
         self._let_go = share_store(self.store, self)  # last: a guard that could not be built keeps no store open
+
+    def __repr__(self) -> str:
+        """Return one line: its tools, its store, its mode."""
+        names = [plan.contract.id for plan in self.snapshot.plans.values()]
+        state = "closed" if self.closed else self.snapshot.policy.mode
+        return f"<Guard {state}: {clip(', '.join(names), 80)}; {type(self.store).__name__}>"
 
     def run(
         self,

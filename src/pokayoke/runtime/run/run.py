@@ -87,6 +87,11 @@ class Run:
         self.selection: Selection | None = None
         self._number, self._closed, self._well = next(_numbers), False, True
 
+    def __repr__(self) -> str:
+        """Return one line: its id, its mode, and why it stopped."""
+        reason = f", {self.stop_reason}" if self.stop_reason else ""
+        return f"<Run {self.id!r}: {self.mode}{reason}>"
+
     @property
     def mode(self) -> Mode:
         """normal, safe_mode (reads only), final_answer (no tools) or stopped."""

@@ -14,18 +14,31 @@ import inspect
 import typing
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from pokayoke.core.call import Effect
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ContractError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _UNDECLARED = inspect.Signature.empty
 
 
+class Tool(Contract, Generic[P, R]):
+    """The contract of a Python function. Calling it calls the function, with the function's own signature."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function as it was written, unguarded; for tests of the tool itself."""
+        result: R = super().__call__(*args, **kwargs)
+        return result
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Contract: ...
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 
 
 @overload
@@ -38,7 +51,7 @@ def tool(
     timeout: float | None = None,
     paths: typing.Mapping[str, typing.Sequence[Any]] | None = None,
     **fields: Any,
-) -> Callable[[Callable[..., Any]], Contract]: ...
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
 def tool(
@@ -49,7 +62,7 @@ def tool(
     name: str | None = None,
     output: Any = None,
     **fields: Any,
-) -> Contract | Callable[[Callable[..., Any]], Contract]:
+) -> Tool[..., Any] | Callable[[Callable[..., Any]], Tool[..., Any]]:
     """Turn a function into a tool. Works bare (`@tool`) and with options (`@tool(effect="read")`).
 
     Args:
@@ -68,20 +81,20 @@ def tool(
         ContractError: the signature cannot be a tool's; the message says what to change.
     """
 
-    def make_contract(function: Callable[..., Any]) -> Contract:
+    def make_contract(function: Callable[..., Any]) -> Tool[..., Any]:
         return from_function(function, effect=effect, name=name, output=output, **fields)
 
     return make_contract if function is None else make_contract(function)
 
 
 def from_function(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     *,
     effect: Effect = "write",
     name: str | None = None,
     output: Any = None,
     **fields: Any,
-) -> Contract:
+) -> Tool[P, R]:
     """Build a contract from a function; see `tool`."""
     if not callable(cast(object, function)) or isinstance(function, type | Contract):
         raise ContractError(f"tool() takes a function, not {function!r}")
@@ -114,7 +127,7 @@ def from_function(
         made["validate_input"] = typed.build_validator(adapter, fields.get("key_argument"))
     promised = output if output is not None else hints.get("return", _UNDECLARED)
     made["output_schema"] = typed.output_schema_from(promised, f"output of {named!r}")
-    return Contract.from_schema(named, schema, effect=effect, **made)
+    return Tool[P, R].from_schema(named, schema, effect=effect, **made)
 
 
 def _check_paths(name: str, hints: dict[str, Any], paths: typing.Mapping[str, Any]) -> None:
