@@ -10,7 +10,7 @@ from typing import Any
 
 import pokayoke
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import EXECUTE, Admission, Settlement, SettleResult
+from pokayoke.core.ledger.records import EXECUTE, Admission, Settlement, SettleResult
 from pokayoke.stores.base import Store
 from pokayoke.stores.memory import MemoryStore
 

@@ -21,7 +21,7 @@ from bench.goal import Goal
 from bench.measure import Case, Effort
 from bench.place import Place, in_a_folder
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.stores import Store, open_store
 
 OUTPUT = b'{"status": "done", "id": "' + b"x" * 1_000 + b'"}'

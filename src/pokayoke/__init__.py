@@ -15,8 +15,8 @@ from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.core.ledger.reconcile import Compensation
-from pokayoke.core.ledger.transitions import Resolution
+from pokayoke.core.ledger.compensation import Compensation
+from pokayoke.core.ledger.records import Resolution
 from pokayoke.core.policy import LimitPolicy, Policy, RetryPolicy
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.core.state.invalid_output_spike import Alert

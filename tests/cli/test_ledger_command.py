@@ -12,7 +12,7 @@ from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.ledger import _find_record
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores import open_store

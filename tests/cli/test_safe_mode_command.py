@@ -8,7 +8,7 @@ import pytest
 from pokayoke import Contract, Guard, ToolCall, open_store
 from pokayoke.cli.safe_mode import _is_known_tool
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim
+from pokayoke.core.ledger.records import Claim
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.stores import MemoryStore
 from pokayoke.stores.values import SwitchCommand

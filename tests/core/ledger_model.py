@@ -18,7 +18,7 @@ from pokayoke.core.flow.steps import Admit, CheckOwner, Invoke, LookUp, Raised, 
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
 from pokayoke.core.ledger.admission import AdmissionRequest, StoredState
-from pokayoke.core.ledger.transitions import Admission, Claim, Record, Resolution, Settlement
+from pokayoke.core.ledger.records import Admission, Claim, Record, Resolution, Settlement
 from pokayoke.core.state.kill_switch import Switch
 from pokayoke.core.state.run_state import RunState, Taint, latch
 

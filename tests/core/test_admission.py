@@ -18,7 +18,7 @@ from pokayoke.core.ledger.admission import (
     approval_fingerprint,
     build_charges,
 )
-from pokayoke.core.ledger.transitions import Claim, Record
+from pokayoke.core.ledger.records import Claim, Record
 from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.state.kill_switch import Switch
 from pokayoke.core.state.run_state import RunState, Taint, latch, step_down_to

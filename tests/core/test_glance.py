@@ -12,8 +12,8 @@ from pokayoke import Contract, ToolCall
 from pokayoke.core.flow import admit as flow
 from pokayoke.core.flow import prepare as judge
 from pokayoke.core.flow.admit import admit_call
+from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import build_snapshot
-from pokayoke.core.flow.prepare import CallEnvironment
 from pokayoke.core.flow.steps import Emit, ResolvePaths
 from pokayoke.core.output import validate as output
 from pokayoke.core.output.last_known_good import LastKnownGood

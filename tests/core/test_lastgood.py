@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.environment import last_good_owner
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.output.last_known_good import LastKnownGood, degraded_value, keeps_last_good, last_good_owner
+from pokayoke.core.output.last_known_good import LastKnownGood, degraded_value, keeps_last_good
 
 
 def test_an_answer_comes_back_with_its_age():

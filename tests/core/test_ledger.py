@@ -14,15 +14,8 @@ from pokayoke.core.ledger.findings import (
     store_unavailable_finding,
 )
 from pokayoke.core.ledger.key import compensation_key, ledger_key
-from pokayoke.core.ledger.transitions import (
-    Claim,
-    Record,
-    Resolution,
-    Settlement,
-    claim_effect,
-    resolve_by_person,
-    settle,
-)
+from pokayoke.core.ledger.records import Claim, Record, Resolution, Settlement
+from pokayoke.core.ledger.transitions import claim_effect, resolve_by_person, settle
 
 WISH = Claim("k", "h1", "c1", "pay", "pay@1", "r", now=100.0, lease=10.0, owner="me")
 DONE = {"state": "completed", "settled_at": 99.0, "output": b"1"}

@@ -19,7 +19,7 @@ from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
 from pokayoke.core.ledger.key import ledger_key
-from pokayoke.core.ledger.transitions import Resolution
+from pokayoke.core.ledger.records import Resolution
 from pokayoke.errors import StoreError
 from pokayoke.runtime.driver import sync as driver
 from pokayoke.stores import MemoryStore, open_store

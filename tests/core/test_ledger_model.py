@@ -14,7 +14,7 @@ from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, Returned, Settle
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger import transitions as ledger
 from pokayoke.core.ledger.findings import in_doubt_finding, mark_in_doubt
-from pokayoke.core.ledger.transitions import Admission
+from pokayoke.core.ledger.records import Admission
 
 pytestmark = pytest.mark.timeout(600)
 DEAD = Setting(on_ambiguous="lookup", lookup_safe="executor_dead")

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
+from pokayoke.core.ledger.compensation import BusinessRow, undoing_hash, undoing_key
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.reconcile import (
     AGREEING_KINDS,
     COMPARISON_KINDS,
-    BusinessRow,
     Comparison,
     ReconcileTimes,
     build_compensations,
@@ -18,10 +18,8 @@ from pokayoke.core.ledger.reconcile import (
     is_explained_by_undoing,
     is_same_amount,
     recorded_amount,
-    undoing_hash,
-    undoing_key,
 )
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 
 KEY = "a" * 64
 MARK = sha256_hex(canonical_bytes({"sku": "S1"}))

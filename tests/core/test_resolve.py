@@ -9,7 +9,7 @@ from pokayoke.core.flow import resolve
 from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, ReadRecord, Returned, Settle
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.transitions import Admission, Claim, Record
+from pokayoke.core.ledger.records import Admission, Claim, Record
 
 WISH = Claim("k", "h", "c1", "pay", "pay@1", "r", 100.0, 40.0)
 RECORD = Record("k", "h", "executing", 1, "c0", 105.0, "pay", "pay@1", "r", 95.0, owner="them")

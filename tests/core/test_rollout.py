@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.outcomes import replayed_outcome
+from pokayoke.core.flow.outcomes import NOT_RUN, ending_from_record
 from pokayoke.core.flow.plan import build_snapshot
-from pokayoke.core.flow.prepare import PreparedCall
+from pokayoke.core.flow.states import PreparedCall
 from pokayoke.core.gate.rules import Principal, as_principal, stop_reason_for
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.run_state import RunState
 from pokayoke.core.versions.lock import Candidate, ContractLock, ToolLock, Version
@@ -113,9 +113,9 @@ def test_a_recorded_result_is_read_by_who_can(promise, recorded, value):
     """What another version recorded is handed on if it fits this one's promise, and withheld otherwise."""
     plan = build_snapshot([Contract(name="pay", version="2", output_schema=promise)], Policy()).plans["pay@2"]
     record = Record("k", "h", "completed", 1, "c", 0.0, "pay", "pay@1", "r", 0.0, settled_at=1.0, output=recorded)
-    outcome = replayed_outcome(PreparedCall(ToolCall("c", "pay", "{}"), plan), record, plan)
-    assert (outcome.status, outcome.value, outcome.effect) == ("replayed", value, "done")
-    assert ("does not fit pay@2" in outcome.message) is (value is None)
+    ending = ending_from_record(PreparedCall(ToolCall("c", "pay", "{}"), plan), record, plan, NOT_RUN)
+    assert (ending.status, ending.value, ending.effect) == ("replayed", value, "done")
+    assert ("does not fit pay@2" in ending.findings[0].message) is (value is None)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from msgspec import UNSET
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Envelope
+from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import build_snapshot
-from pokayoke.core.flow.prepare import CallEnvironment
 from pokayoke.core.flow.shadow import shadow_event
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.output.last_known_good import LastKnownGood

@@ -14,7 +14,7 @@ from pgserver import Missing, empty_schema
 
 from pokayoke import open_store
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.stores.values import AuditEntry
 
 # Reads one line of JSON per order, answers with one. The effect is a line in a file that no store touches.

@@ -102,7 +102,7 @@ WRITER = """
 import os, sys, time
 import pokayoke
 from pokayoke.core.ledger.admission import Request
-from pokayoke.core.ledger.transitions import Claim
+from pokayoke.core.ledger.records import Claim
 
 url, name, careless = sys.argv[1], sys.argv[2], sys.argv[3] == "careless"
 store = pokayoke.open_store(url)

@@ -18,16 +18,10 @@ from pokayoke.cli import options as operating
 from pokayoke.cli.ledger.business_rows import build_row, parse_column_map
 from pokayoke.cli.ledger.join import BusinessRows, ReconcileQuery, join_rows
 from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.compensation import BusinessRow, Compensation, undoing_key
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.reconcile import (
-    BusinessRow,
-    Comparison,
-    Compensation,
-    ReconcileTimes,
-    build_compensations,
-    undoing_key,
-)
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.reconcile import Comparison, ReconcileTimes, build_compensations
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.runtime.driver.effect import this_effect

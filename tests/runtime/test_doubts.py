@@ -11,7 +11,7 @@ import pytest
 
 from pokayoke import NOT_FOUND, UNKNOWN, Contract, Envelope, Found, Guard, ToolCall, open_store, this_effect
 from pokayoke.core.flow.steps import ToolNotStarted
-from pokayoke.core.ledger.transitions import Resolution, Settlement
+from pokayoke.core.ledger.records import Resolution, Settlement
 from pokayoke.core.policy import RetryPolicy
 from pokayoke.core.state.run_state import step_down_to
 from pokayoke.errors import UsageError

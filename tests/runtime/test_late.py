@@ -12,7 +12,7 @@ import pytest
 from pokayoke import Contract, Envelope, Guard, Raw, ToolCall, ToolError, open_store, this_effect
 from pokayoke.core.flow.steps import NotStarted, Returned
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim
+from pokayoke.core.ledger.records import Claim
 from pokayoke.errors import ContractError, UsageError
 from pokayoke.runtime.driver.late_result import record_late_result
 from pokayoke.runtime.run.compaction import collect_facts
@@ -242,7 +242,7 @@ def threads(monkeypatch):
     """An event that lets new threads of workers begin."""
     may = threading.Event()
     monkeypatch.setattr(
-        pool, "started", lambda name, work, *args: start_thread(name, lambda: may.wait(10) and work(*args))
+        pool, "start_thread", lambda name, work, *args: start_thread(name, lambda: may.wait(10) and work(*args))
     )
     yield may
     may.set()

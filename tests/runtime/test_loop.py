@@ -12,7 +12,7 @@ from provider_rules import anthropic_problems, chat_problems
 
 import pokayoke
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.errors import UsageError
 from pokayoke.runtime.memory import call_log as matters_module
 from pokayoke.stores import MemoryStore

@@ -556,7 +556,7 @@ def test_the_webhook_knows_the_marks_of_every_version(tmp_path, monkeypatch):
     guard, told = shop.guard(), []
 
     class Announcer:
-        def tell(self, approval):
+        def enqueue_approval(self, approval):
             told.append((approval.contract, approval.marks))
 
         def close(self):
@@ -611,7 +611,7 @@ def test_a_shadow_is_not_disturbed_by_who_uses_the_answer(shop, tmp_path):
 
     guard = shop.guard(get, config={"trace": {"path": str(path)}})
     gate = threading.Event()
-    guard.beside._waiting._consume, look = (lambda seen: (gate.wait(10), look(seen))), guard.beside._look
+    guard.beside._waiting._consume, look = (lambda seen: (gate.wait(10), look(seen))), guard.beside._process_call
     asked = {"key": "a"}
     guard.run("r").call(ToolCall("c", "get", asked))
     kept["total"] = asked["key"] = "changed"

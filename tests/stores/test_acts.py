@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge
-from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
+from pokayoke.core.ledger.records import Claim, Resolution, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import Taint, latch, step_down_to
 from pokayoke.errors import StoreError

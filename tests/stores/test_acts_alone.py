@@ -3,7 +3,7 @@
 import pytest
 
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Record, Resolution, Settlement, SettleResult
+from pokayoke.core.ledger.records import Claim, Record, Resolution, Settlement, SettleResult
 from pokayoke.core.state.kill_switch import OutputObservation, OutputRate, Switch, SwitchState
 from pokayoke.errors import StoreError
 from pokayoke.stores import operations as acts

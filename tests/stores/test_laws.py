@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge
-from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
+from pokayoke.core.ledger.records import Claim, Resolution, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import Taint, begin_turn, latch, step_down_to, unlatch
 from pokayoke.errors import StoreError

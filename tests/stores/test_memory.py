@@ -6,7 +6,7 @@ import signal
 import msgspec
 
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Resolution, Settlement
+from pokayoke.core.ledger.records import Claim, Resolution, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import Taint, begin_turn, latch, step_down_to, unlatch
 from pokayoke.stores import MemoryStore, memory

@@ -4,7 +4,7 @@ import apsw
 import pytest
 
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.core.state.run_state import step_down_to
 from pokayoke.stores.sqlite import cache as sqlite_notes
 from pokayoke.stores.sqlite.connection import SqliteConnection

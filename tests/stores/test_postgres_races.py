@@ -13,7 +13,7 @@ from pgacts import done, line, wish
 from pgserver import Missing, empty_schema, joined
 
 from pokayoke.core.ledger.admission import Approval, Charge
-from pokayoke.core.ledger.transitions import Resolution
+from pokayoke.core.ledger.records import Resolution
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.errors import StoreError
 from pokayoke.stores.postgres.store import PostgresStore

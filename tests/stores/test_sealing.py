@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.errors import MissingExtraError, StoreError
 from pokayoke.stores import encryption as seals
 from pokayoke.stores.encryption import Seal, seal_from_environment

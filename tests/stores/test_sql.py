@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.ledger.admission import Approval, LimitUsage
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.kill_switch import OutputRate, Switch, SwitchState
 from pokayoke.core.state.run_state import LoopCount, RunState, Taint
 from pokayoke.errors import StoreError

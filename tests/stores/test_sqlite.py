@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
 from pokayoke.stores.sql import migrations as schema
@@ -426,7 +426,7 @@ def test_a_waiting_write_goes_through_when_the_lock_is_gone(path, opened):
 CHILD = """
 import sys
 from pokayoke.core.ledger.admission import Request
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.stores import open_store
 store = open_store(sys.argv[1])
 for n in range(40):

@@ -8,9 +8,10 @@ import pytest
 
 from pokayoke import Contract, Envelope, Guard, ToolCall
 from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.compensation import BusinessRow
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.reconcile import BusinessRow, Comparison, build_compensations
-from pokayoke.core.ledger.transitions import Claim, Resolution
+from pokayoke.core.ledger.reconcile import Comparison, build_compensations
+from pokayoke.core.ledger.records import Claim, Resolution
 from pokayoke.runtime.compensate import Compensator
 from pokayoke.testing import FailingStore
 

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from pokayoke.core.ledger.admission import AdmissionRequest
-from pokayoke.core.ledger.transitions import Claim, Record, Settlement
+from pokayoke.core.ledger.records import Claim, Record, Settlement
 from pokayoke.errors import StoreError
 from pokayoke.stores.operations import Operation, ReadSet, WriteSet
 from pokayoke.stores.sqlite import connection as sqlite_file
@@ -693,7 +693,7 @@ def test_the_interpreter_ends_without_closing(url, end):
     code = f"""
 import sys, threading
 from pokayoke.core.ledger.admission import Request
-from pokayoke.core.ledger.transitions import Claim
+from pokayoke.core.ledger.records import Claim
 from pokayoke.stores import open_store
 store = open_store({url!r})
 def claim(key):

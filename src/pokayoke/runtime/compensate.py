@@ -17,12 +17,12 @@ import msgspec
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.rules import is_async
 from pokayoke.core.flow.failures import store_error_text
-from pokayoke.core.flow.resolve import COMPENSATION_RUN_ID, admit_with_proof, undoes
+from pokayoke.core.flow.resolve import admit_with_proof
 from pokayoke.core.flow.steps import Admit, CheckOwner, NotStarted, Reaction, Returned, TimedOut
 from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, Compensation, undoes, undoing_hash
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.reconcile import Compensation, undoing_hash
-from pokayoke.core.ledger.transitions import Admission, Claim, Record, Resolution, Settlement, SettlementState
+from pokayoke.core.ledger.records import Admission, Claim, Record, Resolution, Settlement, SettlementState
 from pokayoke.core.policy import ExecutionPolicy
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
@@ -73,7 +73,7 @@ class Compensator:
 
         Args:
             contract: of the tool that had the effect; it declares `compensate`.
-            what: from `core.reconcile.undoings`.
+            what: from `build_compensations`.
 
         Raises:
             ConfigurationError: the contract does not say how.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
-from pokayoke.core.ledger.transitions import Admission, Record, Resolution, Settlement, SettleResult
+from pokayoke.core.ledger.records import Admission, Record, Resolution, Settlement, SettleResult
 from pokayoke.core.state.kill_switch import OutputObservation, OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError

@@ -11,7 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval, LimitUsage, StoredState, admit
-from pokayoke.core.ledger.transitions import OPEN, Admission, Record, Settlement, SettleResult, settle
+from pokayoke.core.ledger.records import OPEN, Admission, Record, Settlement, SettleResult
+from pokayoke.core.ledger.transitions import settle
 from pokayoke.core.state.kill_switch import OutputRate, Switch, SwitchState
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Store

@@ -14,15 +14,8 @@ import msgspec
 
 from pokayoke.core.ledger import admission
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval, LimitUsage, StoredState
-from pokayoke.core.ledger.transitions import (
-    Admission,
-    Record,
-    Resolution,
-    Settlement,
-    SettleResult,
-    resolve_by_person,
-    settle,
-)
+from pokayoke.core.ledger.records import Admission, Record, Resolution, Settlement, SettleResult
+from pokayoke.core.ledger.transitions import resolve_by_person, settle
 from pokayoke.core.state.kill_switch import OutputObservation, Switch, SwitchState, count_outputs, flip_switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError

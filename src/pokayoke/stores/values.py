@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pokayoke.core.ledger.transitions import RecordState
+from pokayoke.core.ledger.records import RecordState
 from pokayoke.core.state.run_state import RunState
 
 RunChange = Callable[[RunState], RunState]

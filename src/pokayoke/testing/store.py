@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.core.ledger.transitions import Record, Settlement
+from pokayoke.core.ledger.records import Record, Settlement
 from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import AuditEntry, RecordQuery, Store

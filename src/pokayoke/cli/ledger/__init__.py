@@ -35,9 +35,9 @@ from pokayoke.cli.output import (
     print_listing,
     print_message,
 )
-from pokayoke.core.flow.resolve import undoes
+from pokayoke.core.ledger.compensation import undoes
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.transitions import MAX_ATTEMPTS, OPEN, SETTLED, Record, RecordState, Resolution
+from pokayoke.core.ledger.records import MAX_ATTEMPTS, OPEN, SETTLED, Record, RecordState, Resolution
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import RecordQuery

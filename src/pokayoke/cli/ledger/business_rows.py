@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
-from pokayoke.core.ledger.reconcile import BusinessRow, row_text
+from pokayoke.core.ledger.compensation import BusinessRow
+from pokayoke.core.ledger.reconcile import row_text
 from pokayoke.errors import ConfigurationError, MissingExtraError
 from pokayoke.replay.readers.lines import LONGEST_LINE
 

@@ -12,17 +12,16 @@ from typing import Final
 
 import msgspec
 
+from pokayoke.core.ledger.compensation import BusinessRow, undoing_key
 from pokayoke.core.ledger.reconcile import (
     AGREEING_KINDS,
-    BusinessRow,
     Comparison,
     ReconcileTimes,
     compare_key,
     is_explained_by_undoing,
     recorded_amount,
-    undoing_key,
 )
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import AuditEntry, RecordQuery
 

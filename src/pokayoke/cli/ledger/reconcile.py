@@ -23,12 +23,11 @@ from pokayoke.cli.options import (
 )
 from pokayoke.cli.output import as_json, choose_painter, escape_text, format_count, print_data, print_message
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.ledger.compensation import BusinessRow, Compensation
 from pokayoke.core.ledger.reconcile import (
     AGREEING_KINDS,
     COMPARISON_KINDS,
-    BusinessRow,
     Comparison,
-    Compensation,
     ReconcileTimes,
     build_compensations,
 )

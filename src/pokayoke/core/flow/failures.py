@@ -1,4 +1,9 @@
-"""What a failed execution is called: in words for the model, which never reads an exception unseen, and for people."""
+"""Findings for failed executions, in words for the model and for people.
+
+In: how a tool or a store failed.
+Out: a finding.
+Never: an exception's text that reaches the model as anything but quoted data.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +32,8 @@ def execution_finding(
     Args:
         reaction: how it failed.
         tool: the tool's name.
-        effect: what it is declared to do. Of a read that says nothing about guarded calls that it makes itself, such
-            as those of an agent that it asks: they may have written.
+        effect: what it is declared to do. A read may still make guarded calls of its own that write, such as
+            those of an agent it calls.
         doubtful: True if it is not known whether it took effect.
         exhausted: True if it was tried several times.
     """
@@ -72,7 +77,7 @@ def declared_failure_finding(tool: str, said: str) -> Finding:
 
 
 def _error_text(error: BaseException) -> str:
-    """The first words of an exception; one that cannot tell its own text must not end the call."""
+    """Return the first words of an exception. One whose `str` raises must not end the call."""
     try:
         return clip_at_word(str(error), 300)
     except KeyboardInterrupt:
@@ -82,15 +87,15 @@ def _error_text(error: BaseException) -> str:
 
 
 def store_error_text(error: Exception) -> str:
-    """What operators are told of a store's failure: its own advice, but only the kind of a driver's error.
+    """Return the failure of a store for operators: its own text, but only the type of a driver's error.
 
-    The text of that one may hold values.
+    The text of a driver's error may hold values.
     """
     return _error_text(error) if isinstance(error, StoreError) else type(error).__name__
 
 
 def not_recorded_finding(tool: str, reason: str) -> Finding:
-    """The finding for a completion that the ledger did not take."""
+    """The finding for a completion that the ledger did not record."""
     return Finding(
         code="not_recorded",
         blame="host",

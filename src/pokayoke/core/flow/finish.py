@@ -1,25 +1,27 @@
-"""After execution: judge what came back, settle the claim, close or open the latch, say what happened.
+"""After the tool: check its output, settle the claim, latch or unlatch the run.
 
-What enters is an admitted call and the tool's reaction; what leaves is the outcome. What must never
-happen here: a write whose effect is possible settled as if nothing had happened, or an output that
-broke its contract handed on as a value.
+In: an admitted call and the tool's reaction.
+Out: the outcome.
+Never: a write whose effect is possible settled as if nothing had happened, or an output that broke its
+contract returned as a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any, cast
 
 import msgspec
 
 from pokayoke.core.call import EffectStatus, Finding, Outcome, Status
-from pokayoke.core.flow import events as event
+from pokayoke.core.flow.environment import CallEnvironment, last_good_owner
+from pokayoke.core.flow.events import late_effect_event, reason_of, stop_event
 from pokayoke.core.flow.failures import declared_failure_finding, execution_finding
-from pokayoke.core.flow.outcomes import replayed_outcome, report_to_loop_guard
+from pokayoke.core.flow.outcomes import Ending, end_call, ending_from_record
 from pokayoke.core.flow.plan import CallPlan
-from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall, identity_hash
 from pokayoke.core.flow.questions import build_review
 from pokayoke.core.flow.resolve import Found
+from pokayoke.core.flow.states import AdmittedCall, Attempts, identity_hash
 from pokayoke.core.flow.steps import (
     ChangeState,
     CountOutput,
@@ -38,8 +40,8 @@ from pokayoke.core.flow.steps import (
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.findings import in_doubt_finding
-from pokayoke.core.ledger.transitions import Claim, Record, Settlement, SettlementState
-from pokayoke.core.output.last_known_good import degraded_value, last_good_owner
+from pokayoke.core.ledger.records import Record, Settlement, SettlementState
+from pokayoke.core.output.last_known_good import degraded_value
 from pokayoke.core.output.model_text import finding_kind_sentence, refusal_text, result_text
 from pokayoke.core.output.preview import build_preview
 from pokayoke.core.output.validate import OutputResult, check_output
@@ -51,70 +53,41 @@ CODES: dict[str, str] = {
     "invariant_cut": "checking the output did not finish in time",
 }
 
-UNCHECKED = Finding(  # always this very value
+UNCHECKED = Finding(
     code="no_output_contract",
     blame="host",
     message="the tool declares no output contract; its output was only measured and serialised",
 )
 
 
-class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that was admitted: the tool may start.
-
-    Attributes:
-        judged: what was decided.
-        plan: how the contract is treated.
-        arguments: what the tool receives.
-        located: path arguments resolved inside their roots.
-        claim: the ledger claim of a write, or None.
-        attempt: the ledger's number of this execution; 1 for a read.
-    """
-
-    judged: PreparedCall
-    plan: CallPlan
-    arguments: dict[str, Any]
-    located: Mapping[str, Any] | None
-    claim: Claim | None
-    attempt: int = 1
-
-
-class Attempts(msgspec.Struct, frozen=True, gc=False):
-    """How often and how long the tool ran."""
-
-    attempts: int
-    seconds: float
-    exhausted: bool
-
-
 def finish_call(
-    entered: AdmittedCall, scene: CallEnvironment, reaction: Reaction, ran: Attempts
+    admitted: AdmittedCall, env: CallEnvironment, reaction: Reaction, ran: Attempts
 ) -> Generator[Step, Any, Outcome]:
-    """Judge what the tool answered, settle what has to be settled, and say how the call ended."""
-    judged, plan = entered.judged, entered.plan
+    """Check what the tool returned, settle its claim and end the call."""
+    prepared, plan = admitted.prepared, admitted.plan
     if not isinstance(reaction, Returned):
-        outcome = yield from _finish_failed_execution(entered, scene, reaction, ran)
-        report_to_loop_guard(judged, scene, outcome)
-        return outcome
-    # Only invariants look at arguments, and by now the tool may have changed those that it was given.
-    arguments = judged.original_arguments() if judged.own and plan.contract.invariants else entered.arguments
+        ending = yield from _end_failed_execution(admitted, env, reaction, ran)
+        return (yield from end_call(prepared, env, ending, admitted.claim))
+    # Only invariants read the arguments, and the tool may have changed the ones it got.
+    owned = prepared.is_sole_owner and plan.contract.invariants
+    arguments = prepared.original_arguments() if owned else admitted.arguments
     if plan.contract.output_hooks:
         checked = yield from _run_output_check(plan, arguments, reaction.value)
     else:
         checked = check_output(reaction.value, plan.contract, arguments=arguments, policy=plan.output)
     if checked.failure is not None:
-        outcome, result = (yield from _finish_declared_failure(entered, scene, checked, ran)), None
-    elif checked.findings and scene.snapshot.policy.mode == "enforce":
-        outcome, result = (yield from _finish_invalid(entered, scene, checked, ran)), None
+        ending = yield from _end_declared_failure(admitted, env, checked, ran)
+    elif checked.findings and env.snapshot.policy.mode == "enforce":
+        ending = yield from _end_invalid(admitted, env, checked, ran)
     else:
-        outcome, result = (yield from _finish_valid(entered, scene, checked, ran)), checked.canonical
-    report_to_loop_guard(judged, scene, outcome, result)
-    return outcome
+        ending = yield from _end_valid(admitted, env, checked, ran)
+    return (yield from end_call(prepared, env, ending, admitted.claim))
 
 
 def settle_found_effect(
     request: AdmissionRequest, plan: CallPlan, arguments: dict[str, Any], found: Found
 ) -> Generator[Step, Any, Settlement]:
-    """What the ledger has to keep of an effect that a lookup has found: its output is checked like any other."""
+    """Return the report of an effect that a lookup found. Its output is checked like any other."""
     claim = request.claim
     assert claim is not None, "only a claimed write is looked up"
     done = Settlement(claim.key, claim.claim_id, "completed", request.now, reference=found.reference, found=True)
@@ -122,7 +95,7 @@ def settle_found_effect(
         return done
     checked = yield from _run_output_check(plan, arguments, found.output)
     if checked.findings or checked.failure is not None:
-        reason = event.reason_of(checked.findings[0]) if checked.findings else "the target reports a failure"
+        reason = reason_of(checked.findings[0]) if checked.findings else "the target reports a failure"
         return msgspec.structs.replace(done, output_ok=False, failure=reason)
     return msgspec.structs.replace(done, output=_ledger_output(plan, checked))
 
@@ -141,275 +114,226 @@ def _run_output_check(plan: CallPlan, arguments: dict[str, Any], value: Any) -> 
     return OutputResult(value=None, findings=(finding,))
 
 
-def _finish_valid(
-    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
-) -> Generator[Step, Any, Outcome]:
-    judged, plan, claim = entered.judged, entered.plan, entered.claim
-    contract, stored, findings = plan.contract, checked.canonical, checked.findings
-    ended = None if claim is None else (yield from _record_completion(entered, scene, checked, ran))
-    # What the host does with a count (an alert) may never end; what has happened is in the ledger by then.
-    if findings:  # monitor mode hands it on all the same
-        yield _count_invalid_output(entered, scene)
+def _end_valid(
+    admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Ending]:
+    """The output kept its contract, or monitor mode returns it all the same."""
+    prepared, plan, claim = admitted.prepared, admitted.plan, admitted.claim
+    contract, data, findings = plan.contract, checked.canonical, checked.findings
+    ended = None if claim is None else (yield from _record_completion(admitted, env, checked, ran))
+    # The host's code behind a count (an alert) may never return; by now the ledger holds what happened.
+    if findings:
+        yield _count_invalid_output(admitted, env)
     else:
-        scene.meter.count_valid(contract.name, scene.now, contract.effect == "read")
+        env.meter.count_valid(contract.name, env.now, contract.effect == "read")
     if ended is not None:
         return ended
-    if plan.keeps and stored is not None and not (findings or checked.content):
-        scene.last_good.put(last_good_owner(scene), contract.id, judged.args_hash, stored, now=scene.now)
-    if scene.view.state.taints and not findings:
-        identity = identity_hash(judged, contract)
-        yield ChangeState(lambda state: unlatch(state, contract.name, identity, step=scene.step))
-    if findings and stored is None:  # nothing could be read of it, and null would be an answer
+    if plan.keeps and data is not None and not (findings or checked.content):
+        env.last_good.put(last_good_owner(env), contract.id, prepared.args_hash, data, now=env.now)
+    if env.view.state.taints and not findings:
+        identity = identity_hash(prepared, contract)
+        yield ChangeState(lambda state: unlatch(state, contract.name, identity, step=env.step))
+    if findings and data is None:  # nothing could be read of it, and null would be an answer
         text = refusal_text(findings, tool=contract.name)
-    elif checked.chars <= scene.snapshot.policy.context.offload_chars:
+    elif checked.chars <= env.snapshot.policy.context.offload_chars:
         text = result_text(
             checked.value,
             tool=contract.name,
-            call_id=judged.call.id,
+            call_id=prepared.call.id,
             trust="unchecked" if findings else plan.trust,
-            canonical=stored,
+            canonical=data,
             content=checked.content,
         )
     else:
-        text = yield from _offload_text(entered, scene, checked)
-    notes = judged.notes + findings + checked.notes
-    outcome = Outcome(
-        status="ok",
-        call_id=judged.call.id,
-        tool=contract.name,
-        value=checked.value,
-        text=text,
-        content=checked.content,
-        findings=(*notes, UNCHECKED) if checked.unchecked else notes,
-        corrections=judged.corrections,
-        repairs=judged.repairs,
-        effect="none" if claim is None else "done",
-        contract=contract.id,
-        key=None if claim is None else claim.key,
-        attempts=ran.attempts,
+        text = yield from _offload_text(admitted, env, checked)
+    remarks = prepared.remarks + findings + checked.notes
+    return Ending(
+        "ok",
+        text,
+        (*remarks, UNCHECKED) if checked.unchecked else remarks,
+        "none" if claim is None else "done",
+        None,
+        ran,
+        checked.value,
+        data,
+        checked.content,
+        checked.wire,
     )
-    told = None if contract.secret else stored
-    yield Emit(event.tool_result_event(judged, scene, outcome, ran.seconds, told, wire=checked.wire))
-    return outcome
 
 
 def _record_completion(
-    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
-) -> Generator[Step, Any, Outcome | None]:
-    """Tell the ledger of a write that succeeded. Returns how the call ended if the ledger says otherwise.
+    admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Ending | None]:
+    """Report a write that succeeded. Returns how the call ends if the ledger says otherwise.
 
-    What broke its contract is kept for whoever monitors as well, and as broken: to everybody else it is no result.
+    In monitor mode an output that broke its contract is kept as well, marked as broken: no other caller
+    gets it as a result.
     """
-    broken = event.reason_of(checked.findings[0]) if checked.findings else ""
-    kept = None if broken and checked.canonical is None else _ledger_output(entered.plan, checked)
-    lost: Finding | Record | None = yield _build_settle_step(entered, scene, "completed", output=kept, failure=broken)
+    broken = reason_of(checked.findings[0]) if checked.findings else ""
+    kept = None if broken and checked.canonical is None else _ledger_output(admitted.plan, checked)
+    lost: Finding | Record | None = yield _build_settle_step(admitted, env, "completed", output=kept, failure=broken)
     if isinstance(lost, Record):
-        return (yield from _finish_overtaken(entered, scene, lost, ran))
-    return None if lost is None else (yield from _finish_unrecorded(entered, scene, lost, checked, ran))
+        return (yield from _end_overtaken(admitted, env, lost, ran))
+    if lost is None:
+        return None
+    # The write succeeded and the ledger does not know: an honest doubt, not a success. The host gets the value.
+    ending = _end_failure(admitted, ran, "in_doubt", (lost,), "done")
+    return msgspec.structs.replace(ending, value=checked.value)
 
 
 def _ledger_output(plan: CallPlan, checked: OutputResult) -> bytes | None:
-    """What the ledger keeps of an output: no secret, and of pictures and files nothing."""
-    wordless = checked.value is None and bool(checked.content)
-    return None if plan.contract.secret or wordless else checked.canonical or _output_bytes(checked)
+    """Return what the ledger keeps of an output: never a secret, and nothing of pictures and files."""
+    has_no_text = checked.value is None and bool(checked.content)
+    return None if plan.contract.secret or has_no_text else checked.canonical or _output_bytes(checked)
 
 
-def _offload_text(entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult) -> Generator[Step, Any, str]:
-    """A very long value as the model reads it: a preview with a handle."""
-    tool, value, data = entered.plan.contract.name, checked.value, checked.canonical
+def _offload_text(admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult) -> Generator[Step, Any, str]:
+    """Store a very long value. Returns a preview with the handle of the rest."""
+    tool, value, data = admitted.plan.contract.name, checked.value, checked.canonical
     handle: str = yield StoreText(value if isinstance(value, str) else _output_bytes(checked).decode())
-    return build_preview(value, data, handle=handle, max_chars=scene.snapshot.policy.context.preview_chars, tool=tool)
+    return build_preview(value, data, handle=handle, max_chars=env.snapshot.policy.context.preview_chars, tool=tool)
 
 
-def _finish_invalid(
-    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
-) -> Generator[Step, Any, Outcome]:
+def _end_invalid(
+    admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Ending]:
     """The output broke its contract: the effect (if any) stands, the value must not be used."""
-    judged, contract = entered.judged, entered.plan.contract
-    policy = scene.snapshot.policy.safe_mode
-    reason = event.reason_of(checked.findings[0])
-    if entered.claim is not None:
-        yield _build_settle_step(entered, scene, "completed", failure=reason)
-    taint = Taint(contract.name, identity_hash(entered.judged, entered.plan.contract), scene.step, reason)
+    prepared, contract = admitted.prepared, admitted.plan.contract
+    policy, findings = env.snapshot.policy.safe_mode, checked.findings
+    reason = reason_of(findings[0])
+    if admitted.claim is not None:
+        yield _build_settle_step(admitted, env, "completed", failure=reason)
+    taint = Taint(contract.name, identity_hash(prepared, contract), env.step, reason)
     stops = policy.on_invalid_output == "fail_closed"
-    review = build_review(judged, contract, scene, reason) if policy.on_invalid_output == "human_review" else None
+    review = build_review(prepared, contract, env, reason) if policy.on_invalid_output == "human_review" else None
     before, after = yield ChangeState(lambda state: latch_and_stop(state, taint, stops=stops), review)
-    yield _count_invalid_output(entered, scene)
-    value, findings = None, checked.findings
-    if contract.effect == "read" and not stops:
-        age, value = scene.last_good.get(
-            last_good_owner(scene), contract.id, judged.args_hash, now=scene.now, max_age=policy.last_known_good_seconds
+    yield _count_invalid_output(admitted, env)
+    effect: EffectStatus = "none" if admitted.claim is None else "done"
+    degrades = contract.effect == "read" and not stops
+    ending = _end_failure(admitted, ran, "degraded" if degrades else "invalid_output", findings, effect)
+    value, text = None, ending.text
+    if degrades:
+        age, value = env.last_good.get(
+            last_good_owner(env), contract.id, prepared.args_hash, now=env.now, max_age=policy.last_known_good_seconds
         )
-        text = _degraded_text(entered, findings, value, age)
         if value is not None:
+            shown = result_text(value, tool=contract.name, call_id=prepared.call.id, trust="degraded")
+            text = f"{text}\nThe last valid answer, {age:.0f} s old; do not write anything from it:\n{shown}"
             value = degraded_value(value, age, finding_kind_sentence(findings[0]))
-    else:
-        text = refusal_text(findings, tool=contract.name)
-    outcome = _failure_outcome(
-        entered,
-        ran,
-        status="degraded" if contract.effect == "read" and not stops else "invalid_output",
-        findings=findings,
-        effect="none" if entered.claim is None else "done",
-        text=text,
-    )
-    outcome = msgspec.structs.replace(
-        outcome,
+    has_new_mode = before.effective_mode != after.effective_mode
+    return msgspec.structs.replace(
+        ending,
         value=value,
+        text=text,
         stop_reason="invalid_tool_output",
+        is_wire=checked.wire,
         safe_mode=policy.on_invalid_output,
         approval=review.id if review else None,
+        stop=stop_event(after, env.now, env.step, "invalid_tool_output", policy.on_invalid_output)
+        if has_new_mode
+        else None,
     )
-    yield Emit(event.tool_result_event(judged, scene, outcome, ran.seconds, None, wire=checked.wire))
-    if before.effective_mode != after.effective_mode:
-        yield Emit(event.stop_event(after, scene.now, scene.step, "invalid_tool_output", policy.on_invalid_output))
-    return outcome
 
 
-def _count_invalid_output(entered: AdmittedCall, scene: CallEnvironment) -> CountOutput:
-    contract = entered.plan.contract
+def _count_invalid_output(admitted: AdmittedCall, env: CallEnvironment) -> CountOutput:
+    contract = admitted.plan.contract
     return CountOutput(
-        OutputObservation(contract.name, valid=False, at=scene.now, read=contract.effect == "read", run_id=scene.run_id)
+        OutputObservation(contract.name, valid=False, at=env.now, read=contract.effect == "read", run_id=env.run_id)
     )
 
 
-def _degraded_text(entered: AdmittedCall, findings: tuple[Finding, ...], value: Any, age: float) -> str:
-    contract = entered.plan.contract
-    said = refusal_text(findings, tool=contract.name)
-    if value is None:
-        return said
-    shown = result_text(value, tool=contract.name, call_id=entered.judged.call.id, trust="degraded")
-    return f"{said}\nThe last valid answer, {age:.0f} s old; do not write anything from it:\n{shown}"
-
-
-def _finish_declared_failure(
-    entered: AdmittedCall, scene: CallEnvironment, checked: OutputResult, ran: Attempts
-) -> Generator[Step, Any, Outcome]:
-    """The tool answered that it failed. Its word is no proof that nothing happened: never run it again."""
-    contract = entered.plan.contract
+def _end_declared_failure(
+    admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult, ran: Attempts
+) -> Generator[Step, Any, Ending]:
+    """The tool answered that it failed. That proves nothing about its effect: it never runs again."""
+    contract = admitted.plan.contract
     said = checked.failure or ""
     finding = declared_failure_finding(contract.name, said)
     effect: EffectStatus = "none"
-    if entered.claim is not None:
+    if admitted.claim is not None:
         effect = "unknown"
         known: Finding | Record | None = yield _build_settle_step(
-            entered, scene, "failed_final", failure="the tool reported a failure"
+            admitted, env, "failed_final", failure="the tool reported a failure"
         )
         if isinstance(known, Record):
-            return (yield from _finish_overtaken(entered, scene, known, ran))
-    shown = result_text(said, tool=contract.name, call_id=entered.judged.call.id, trust="error")
-    text = f"{refusal_text((finding,), tool=contract.name)}\n{shown}"
-    findings = (finding, *checked.findings)
-    outcome = _failure_outcome(entered, ran, status="failed", findings=findings, effect=effect, text=text)
-    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None, wire=checked.wire))
-    return outcome
+            return (yield from _end_overtaken(admitted, env, known, ran))
+    ending = _end_failure(admitted, ran, "failed", (finding,), effect)
+    shown = result_text(said, tool=contract.name, call_id=admitted.prepared.call.id, trust="error")
+    findings = (finding, *checked.findings, *admitted.prepared.remarks)
+    return msgspec.structs.replace(ending, text=f"{ending.text}\n{shown}", findings=findings, is_wire=checked.wire)
 
 
-def _finish_failed_execution(
-    entered: AdmittedCall, scene: CallEnvironment, reaction: Raised | TimedOut | NotStarted, ran: Attempts
-) -> Generator[Step, Any, Outcome]:
-    """The tool raised or hung. For a write that means that nobody knows, unless the contract says so."""
-    contract = entered.plan.contract
+def _end_failed_execution(
+    admitted: AdmittedCall, env: CallEnvironment, reaction: Raised | TimedOut | NotStarted, ran: Attempts
+) -> Generator[Step, Any, Ending]:
+    """The tool raised or hung. The effect of a write is then unknown, unless the contract says otherwise."""
+    contract = admitted.plan.contract
     if isinstance(reaction, Raised) and isinstance(reaction.error, ToolNotStarted):
         reaction = NotStarted(reaction.error.reason, reaction.error.blame)
-    harmless = isinstance(reaction, NotStarted) or (
+    is_harmless = isinstance(reaction, NotStarted) or (
         isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
     )
-    doubtful = entered.claim is not None and not harmless
+    doubtful = admitted.claim is not None and not is_harmless
     finding = execution_finding(reaction, contract.name, contract.effect, doubtful=doubtful, exhausted=ran.exhausted)
-    status: Status = "failed"
-    effect: EffectStatus = "none"
-    if entered.claim is not None:
-        settling: SettlementState = "failed_retriable" if harmless else "in_doubt"
-        # The ledger keeps what kind of failure it was; an exception's own text may hold secrets.
-        never = isinstance(reaction, NotStarted) and ran.attempts == 1
+    if admitted.claim is not None:
+        settling: SettlementState = "failed_retriable" if is_harmless else "in_doubt"
+        # The ledger keeps the kind of the failure; an exception's own text may hold secrets.
+        never = isinstance(reaction, NotStarted) and ran.count == 1
         known: Finding | Record | None = yield _build_settle_step(
-            entered, scene, settling, failure=event.reason_of(finding), unstarted=never
+            admitted, env, settling, failure=reason_of(finding), unstarted=never
         )
         if isinstance(known, Record):
-            return (yield from _finish_overtaken(entered, scene, known, ran))
-        if not harmless:
-            status, effect = "in_doubt", "unknown"
-    text = refusal_text((finding,), tool=contract.name)
-    outcome = _failure_outcome(entered, ran, status=status, findings=(finding,), effect=effect, text=text)
-    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None))
-    return outcome
+            return (yield from _end_overtaken(admitted, env, known, ran))
+    return _end_failure(
+        admitted, ran, "in_doubt" if doubtful else "failed", (finding,), "unknown" if doubtful else "none"
+    )
 
 
-def _failure_outcome(
-    entered: AdmittedCall,
-    ran: Attempts,
-    *,
-    status: Status,
-    findings: tuple[Finding, ...],
-    effect: EffectStatus,
-    text: str,
-) -> Outcome:
-    judged = entered.judged
-    return Outcome(
-        status=status,
-        call_id=judged.call.id,
-        tool=judged.tool,
-        text=text,
-        findings=(*findings, *judged.notes),
-        corrections=judged.corrections,
-        repairs=judged.repairs,
-        effect=effect,
-        stop_reason="in_doubt" if status == "in_doubt" else "tool_failure",
-        message=findings[0].message,
-        contract=entered.plan.contract.id,
-        key=entered.claim.key if entered.claim else None,
-        attempts=ran.attempts,
-        retry_exhausted=ran.exhausted,
+def _end_failure(
+    admitted: AdmittedCall, ran: Attempts, status: Status, findings: tuple[Finding, ...], effect: EffectStatus
+) -> Ending:
+    """Return the ending of a call whose tool ran and brought no usable result."""
+    return Ending(
+        status,
+        refusal_text(findings, tool=admitted.plan.contract.name),
+        (*findings, *admitted.prepared.remarks),
+        effect,
+        "in_doubt" if status == "in_doubt" else "tool_failure",
+        ran,
     )
 
 
 def _build_settle_step(
-    entered: AdmittedCall,
-    scene: CallEnvironment,
+    admitted: AdmittedCall,
+    env: CallEnvironment,
     state: SettlementState,
     *,
     output: bytes | None = None,
     failure: str = "",
     unstarted: bool = False,
 ) -> Settle:
-    """The report of an execution. What is wrong with one that completed is its output."""
-    claim, good = entered.claim, state != "completed" or not failure
+    """Return the report of an execution. A failure of a completed one is that of its output."""
+    claim, good = admitted.claim, state != "completed" or not failure
     assert claim is not None, "only a claimed write is settled"
     report = Settlement(
-        claim.key, claim.claim_id, state, scene.now, output, output_ok=good, failure=failure, unstarted=unstarted
+        claim.key, claim.claim_id, state, env.now, output, output_ok=good, failure=failure, unstarted=unstarted
     )
-    sent = entered.judged.dumped or b"{}"
-    return Settle(report, claim.tool, entered.plan.contract.redact, sent)
+    sent = admitted.prepared.dumped or b"{}"
+    return Settle(report, claim.tool, admitted.plan.contract.redact, sent)
 
 
-def _finish_overtaken(
-    entered: AdmittedCall, scene: CallEnvironment, record: Record, ran: Attempts
-) -> Generator[Step, Any, Outcome]:
-    """The ledger knows more than this execution, and answers in its place, so that all callers hear the same."""
-    if entered.claim is None or record.claim_id != entered.claim.claim_id or record.decided_by:
-        yield Emit(event.late_effect_event(entered.judged, scene, record))
-    if record.is_final:
-        outcome = replayed_outcome(
-            entered.judged, record, entered.plan, monitors=scene.snapshot.policy.mode == "monitor"
-        )
-    else:
-        finding = in_doubt_finding(record)
-        text = refusal_text((finding,), tool=record.tool)
-        outcome = _failure_outcome(entered, ran, status="in_doubt", findings=(finding,), effect="unknown", text=text)
-    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None))
-    return outcome
-
-
-def _finish_unrecorded(
-    entered: AdmittedCall, scene: CallEnvironment, lost: Finding, checked: OutputResult, ran: Attempts
-) -> Generator[Step, Any, Outcome]:
-    """The write succeeded and the ledger could not say so: an honest doubt, not a success. The host gets the value."""
-    text = refusal_text((lost,), tool=entered.plan.contract.name)
-    outcome = _failure_outcome(entered, ran, status="in_doubt", findings=(lost,), effect="done", text=text)
-    outcome = msgspec.structs.replace(outcome, value=checked.value)
-    yield Emit(event.tool_result_event(entered.judged, scene, outcome, ran.seconds, None))
-    return outcome
+def _end_overtaken(
+    admitted: AdmittedCall, env: CallEnvironment, record: Record, ran: Attempts
+) -> Generator[Step, Any, Ending]:
+    """The ledger knows more than this execution and answers in its place, so that all callers get the same."""
+    claim, prepared = admitted.claim, admitted.prepared
+    if claim is None or record.claim_id != claim.claim_id or record.decided_by:
+        yield Emit(late_effect_event(prepared, env, record))
+    if not record.is_final:
+        return _end_failure(admitted, ran, "in_doubt", (in_doubt_finding(record),), "unknown")
+    monitors = env.snapshot.policy.mode == "monitor"
+    ran = Attempts(0, ran.seconds, exhausted=False)  # the result is that of another execution
+    return ending_from_record(prepared, record, admitted.plan, ran, monitors=monitors)
 
 
 def _output_bytes(checked: OutputResult) -> bytes:

@@ -1,4 +1,9 @@
-"""Everything about a contract under a policy that can be worked out before the first call."""
+"""What is known of a contract under a policy before the first call.
+
+In: contracts and a policy.
+Out: one `CallPlan` for each contract, and the snapshot that holds them.
+Never: anything that depends on a call.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +39,17 @@ class CallPlan(msgspec.Struct, frozen=True):
     Attributes:
         contract: the contract.
         kinds: the classes of correction that may run.
-        access: the rule that says who may call it; None if anybody may.
+        access: the rule that says who may call it; None if every caller may.
         rules: the other gate rules that can object.
-        rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first; but
-            not to its paths, which `Locate` refuses in the next step (in monitor mode those too, for their note).
+        rules_if_certain: the rules that can object to a call without repairs and corrections, `access` first.
+            Not those of its paths, which `ResolvePaths` refuses in the next step (except in monitor mode).
         limits: the limits that count its calls.
-        unsent: what counts for the limited arguments that a call leaves out.
-        asks: True if a person has to approve each call.
+        default_amounts: what counts for the limited arguments that a call leaves out.
+        asks: True if a person must approve each call.
         trust: what the label of its output says: `checked` against a contract, or `unchecked`.
         keeps: True if a valid output may stand in for a later one that is not.
-        alone: True if nothing but the run's own state and budgets can stop a call that was judged: a read
-            that no limit counts and nobody is asked about.
+        needs_no_admission: True if only the run's own state and budgets can stop a prepared call: a read
+            without limits and approval.
         retry: how transient failures are repeated.
         intake: how long and deep its arguments may be.
         output: what its output has to fulfil.
@@ -58,11 +63,11 @@ class CallPlan(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     rules_if_certain: tuple[Rule, ...]
     limits: tuple[LimitPolicy, ...]
-    unsent: Mapping[str, Any]
+    default_amounts: Mapping[str, Any]
     asks: bool
     trust: str
     keeps: bool
-    alone: bool
+    needs_no_admission: bool
     retry: RetryPolicy
     intake: IntakePolicy
     output: ToolOutputPolicy
@@ -71,20 +76,20 @@ class CallPlan(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One whole version of what is in force; a call sees exactly one."""
+    """The contracts and the policy in force. A call sees exactly one snapshot."""
 
     policy: Policy
     catalogue: Catalogue
     plans: Mapping[str, CallPlan]
     """Every plan by its contract's id."""
     simple: Mapping[str, CallPlan] = {}
-    """Plans by tool name, of contracts whose arguments only their schema judges: no code of a user's runs."""
+    """Plans by tool name, of contracts whose arguments only a schema checks: no user code runs."""
     budgeted: bool = False
     """True if any budget limits the runs."""
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of failure the loop guard knows."""
     shadows: Mapping[str, Snapshot] = {}
-    """By tool name, the version (alone) that judges the same calls beside the one that decides."""
+    """By tool name, a snapshot of the candidate version, which judges the same calls for comparison."""
 
     def find_plan(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> CallPlan | Finding:
         """Return the plan for the name a model wrote, or the finding that no tool of this run has it.
@@ -129,20 +134,20 @@ def build_snapshot(
     withdrawn: Container[str] = (),
     shadows: Iterable[Contract] = (),
 ) -> Snapshot:
-    """Work everything out for these contracts under this policy.
+    """Build the snapshot of these contracts under this policy.
 
     Args:
         contracts: one version per tool.
         policy: what is allowed.
         kinds: the host's own, for the loop guard.
-        own: further contracts, of the guard's own tools: who may use any tool may use these without being listed.
+        own: contracts of the guard's own tools, which need no entry in an allow-list.
         withdrawn: ids of contracts whose calls are all refused.
-        shadows: versions that judge beside these, one per tool.
+        shadows: candidate versions for comparison, one per tool.
 
     Raises:
         ContractError: two contracts claim one name, a name cannot be told from another, or a limit counts
-            what nobody knows.
-        PolicyError: the policy of the loop guard names a kind of failure that there is not.
+            an unknown amount.
+        PolicyError: the policy of the loop guard names an unknown kind of failure.
     """
     kept, ours = tuple(contracts), tuple(own)
     plans = {
@@ -161,7 +166,7 @@ def build_snapshot(
 def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPlan:
     reads = contract.effect == "read"
     approvals = policy.approvals
-    # Monitor mode lets everything readable run; only the ledger stays, or it would cause second effects.
+    # Monitor mode lets every readable call run; only the ledger stays, against second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
     limits = (
@@ -175,11 +180,11 @@ def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPl
         rules=rules_for(contract, policy),
         rules_if_certain=(*(() if access is None else (access,)), *rules_for(contract, policy, certain=True)),
         limits=limits,
-        unsent=default_amounts(contract, limits),
+        default_amounts=default_amounts(contract, limits),
         asks=asks and enforced,
         trust="unchecked" if contract.unchecked else "checked",
         keeps=keeps_last_good(contract),
-        alone=reads and not limits and not (asks and enforced),
+        needs_no_admission=reads and not limits and not (asks and enforced),
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
         intake=policy.validation.intake,
         output=policy.validation.tool_output,

@@ -1,41 +1,74 @@
-"""The question to a person that goes with an invalid output: may writes go on?"""
+"""Questions to a person: may this call run, and may writes go on after an invalid output?
+
+In: a call, and for a review what is wrong with its output.
+Out: an `Approval`, bound to exactly this call.
+Never: a question whose reader can change what runs after the answer.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall, identity_hash
+from pokayoke.core.flow.environment import CallEnvironment
+from pokayoke.core.flow.states import PreparedCall, identity_hash
 from pokayoke.core.json.canonical import sha256_hex
-from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.ledger.admission import Approval, approval_fingerprint
 from pokayoke.core.state.run_state import RunState, unlatch
 
 
-def build_review(judged: PreparedCall, contract: Contract, scene: CallEnvironment, reason: str) -> Approval:
-    """Return the question.
+def build_approval(prepared: PreparedCall, contract: Contract, env: CallEnvironment, occurrence: int) -> Approval:
+    """Return the question whether a call may run.
 
     Args:
-        judged: the call whose output is invalid.
-        contract: of its tool.
-        scene: where the call plays.
+        prepared: the call.
+        contract: its tool's contract.
+        env: its environment.
+        occurrence: how often the same write was asked for, counted by the host or by `on_duplicate="ask"`.
+    """
+    scope = env.claimant.scope(contract) or ("run", env.run_id)
+    mark = approval_fingerprint(contract.id, scope, prepared.args_hash, occurrence)
+    return Approval(
+        id=f"ap-{mark[:24]}",
+        fingerprint=mark,
+        tool=contract.name,
+        contract=contract.id,
+        # A copy: the reader of the question must not be able to change what runs after the answer.
+        arguments=msgspec.json.decode(prepared.dumped or b"null"),
+        run_id=env.run_id,
+        asked_at=env.now,
+        expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
+        marks=contract.redact,
+    )
+
+
+def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironment, reason: str) -> Approval:
+    """Return the question whether writes may go on after an invalid output.
+
+    Args:
+        prepared: the call whose output is invalid.
+        contract: its tool's contract.
+        env: its environment.
         reason: what is wrong with the output.
     """
-    mark = sha256_hex(f"{scene.run_id}\x00{contract.id}\x00{judged.args_hash}\x00{scene.step}".encode())
+    mark = sha256_hex(f"{env.run_id}\x00{contract.id}\x00{prepared.args_hash}\x00{env.step}".encode())
     return Approval(
         id=f"rv-{mark[:24]}",
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
-        arguments={"reason": reason, "identity": identity_hash(judged, contract), "step": scene.step},
-        run_id=scene.run_id,
-        asked_at=scene.now,
-        expires_at=scene.now + scene.snapshot.policy.approvals.expires_seconds,
+        arguments={"reason": reason, "identity": identity_hash(prepared, contract), "step": env.step},
+        run_id=env.run_id,
+        asked_at=env.now,
+        expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         kind="output",
         marks=contract.redact,
     )
 
 
 def apply_approved_review(state: RunState, review: Approval) -> RunState:
-    """Return the run's state after a person's yes to a review: about the output it asked of, and no later one."""
+    """Return the run's state after an approved review, which covers the output it asked about and no later one."""
     about: dict[str, Any] = review.arguments
     return unlatch(state, review.tool, about["identity"], step=about.get("step"))

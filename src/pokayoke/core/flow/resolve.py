@@ -1,7 +1,8 @@
-"""In doubt: ask the target whether the effect happened, and start it again only with proof that it did not.
+"""In doubt: ask the target whether an effect happened; execute again only with proof that it did not.
 
-"Not found" is no licence to execute: the first executor may still be alive, and act later. What
-counts as proof stands in the contract. Anything else goes to a person.
+In: an admission that found a doubt, and the contract, which says what counts as proof.
+Out: the admission after the lookup, and the effect it found.
+Never: an execution because of "not found" alone. The first executor may still be alive and act later.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, Reaction, ReadRecord, Returned, Settle, Step
 from pokayoke.core.ledger.admission import AdmissionRequest
+from pokayoke.core.ledger.compensation import compensation_finding
 from pokayoke.core.ledger.findings import (
-    compensated_finding,
     in_doubt_finding,
     mark_in_doubt,
     took_effect_finding,
     unreachable_reason,
 )
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement
+from pokayoke.core.ledger.records import Admission, Claim, Record, Settlement
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -48,17 +49,15 @@ class NoTrace(Enum):
 
 
 NOT_FOUND = NoTrace.NOT_FOUND
-"""A lookup's answer: the target knows of no such effect. Whether it may still come is another question."""
+"""A lookup's answer: the target knows of no such effect. It may still come."""
 UNKNOWN = NoTrace.UNKNOWN
 """A lookup's answer: the target cannot tell."""
 
 _ASKED_SEPARATOR = "; asked, "
-COMPENSATION_RUN_ID = "compensation"
-"""The run in whose name effects are undone, all of them."""
 
 
 def admit_with_proof(request: AdmissionRequest) -> Generator[Step, Any, Admission]:
-    """Ask for admission; if another process holds the claim, and is proven dead, ask again with the proof."""
+    """Ask for admission; if the process that holds the claim is proven dead, ask again with the proof."""
     answer: Admission = yield Admit(request)
     claim, record = request.claim, answer.record
     if claim is None or record is None or not record.owner or answer.kind != "refuse":
@@ -75,27 +74,17 @@ def admit_with_proof(request: AdmissionRequest) -> Generator[Step, Any, Admissio
 
 
 def undone_finding(record: Record) -> Generator[Step, Any, Finding | None]:
-    """Look whether a completed effect still stands. Returns what is told in its place if it does not, or may not."""
+    """Return the finding for a completed effect that was undone or may have been; None if it stands."""
     undoing: Record | Finding | None = yield ReadRecord(compensation_key(record.key), record.tool)
     if isinstance(undoing, Record):
         return compensation_finding(record, undoing)
     return None if undoing is None else took_effect_finding(record.tool, undoing)
 
 
-def compensation_finding(record: Record, undoing: Record) -> Finding | None:
-    """Return what is told in place of an effect that was undone, or may have been; None if it stands."""
-    return compensated_finding(undoing) if undoes(undoing, record) else None
-
-
-def undoes(undoing: Record, record: Record) -> bool:
-    """Whether this attempt of an effect was undone; an undoing that was claimed before is that of an earlier one."""
-    return undoing.claimed_at >= record.claimed_at
-
-
 def resolve_doubt(
     request: AdmissionRequest, contract: Contract, arguments: dict[str, Any], answer: Admission, lookup_timeout: float
 ) -> Generator[Step, Any, tuple[Admission, Found | None]]:
-    """Ask the target, once the ledger has said that this call may.
+    """Ask the target, after the ledger chose this call as the resolver.
 
     Args:
         request: the admitted request, with its claim.
@@ -105,14 +94,14 @@ def resolve_doubt(
         lookup_timeout: seconds the lookup may take.
 
     Returns:
-        What the ledger says now, and what the target found; the caller checks and settles that.
+        the answer of the ledger now, and what the target found, which the caller checks and settles.
     """
     claim, record = request.claim, answer.record
     assert claim is not None, "only a claimed write is resolved"
     assert record is not None, "a doubt has a record"
     since, seen = record.dead_since, None
     if _needs_death_proof(contract, record):
-        # Before the question, never after: an executor may act between the answer and its own end.
+        # Before the lookup, never after: an executor may act between the answer and its own end.
         seen = yield CheckOwner(record.owner)
         since = seen if since is None else since
     reaction: Reaction = yield LookUp(contract, claim.key, arguments, lookup_timeout)
@@ -121,9 +110,9 @@ def resolve_doubt(
         return answer, said
     wait = _seconds_until_proof(contract, since, seen) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
-        # A target that drops repeats may still have a first request under way: only a death or a settling ends a doubt.
+        # A target that drops repeats may still run the first request: only a death or a settlement ends the doubt.
         doubt = mark_in_doubt(record).failure if contract.lookup_safe == "downstream_key" else ""
-        # Who was overtaken meanwhile finds a doubt, and does not ask about it a second time.
+        # A caller that was overtaken meanwhile finds a doubt and does not look it up again.
         answer = yield Admit(
             _with_claim(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False))
         )
@@ -137,22 +126,22 @@ def resolve_doubt(
     known: Finding | Record | None = yield Settle(
         _undecided_settlement(claim, record, said, since, request.now), claim.tool
     )
-    # The first executor has completed meanwhile: then there is no doubt any more.
+    # If the first executor has completed meanwhile, the doubt is over.
     return (Admission("replay", None, known) if isinstance(known, Record) else answer), None
 
 
 def _needs_death_proof(contract: Contract, record: Record) -> bool:
-    """Whether it matters that the executor is dead, or how long it has been by now."""
+    """Return whether the proof needs the executor's death, or the time since."""
     if contract.lookup_safe == "downstream_key" or not record.owner:
         return False
     return record.dead_since is None or contract.lookup_safe == "settled"
 
 
 def _seconds_until_proof(contract: Contract, dead_since: float | None, now: float | None) -> float | None:
-    """Seconds until "not found" is proof enough to execute again; None if it never is for this doubt.
+    """Return the seconds until "not found" proves enough to execute again; None if it never does.
 
-    `now` is a second of the clock by which `dead_since` was noted: that of the executor's machine, and None
-    elsewhere. Wall clocks differ and are set, so they say nothing about what may still be under way.
+    `now` is a second of the clock of `dead_since`, that of the executor's machine, and None elsewhere. Wall
+    clocks differ and are set, so they prove nothing about work in progress.
     """
     if contract.lookup_safe == "downstream_key":
         return 0.0

@@ -1,8 +1,9 @@
-"""Two versions of a tool judge the same call and the same output; where they differ is worth a line.
+"""Shadow comparison: two versions of a tool judge the same call and the same output.
 
-What enters is a call, its scene and what the tool returned; what leaves is a trace event. Nothing of it
-decides anything, and nothing of it reaches the model. Both versions are asked here in the same way, so
-that what depends on the moment (mode, limits, approvals, the ledger) is no difference.
+In: a call, its environment and what the tool returned.
+Out: a trace event that says whether the versions agree.
+Never: a decision, or a text for the model. Both versions judge in an empty run, so that mode, limits,
+approvals and the ledger make no difference.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import CallPlan, Snapshot
-from pokayoke.core.flow.prepare import CallEnvironment, PreparedCall, prepare_call
+from pokayoke.core.flow.prepare import prepare_call
+from pokayoke.core.flow.states import PreparedCall
 from pokayoke.core.flow.steps import Returned, RunUserCode
 from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.state.loop_guard import TurnHistory
@@ -40,7 +43,7 @@ class VersionVerdict(msgspec.Struct, frozen=True):
 
 
 class _EmptyRunView:
-    """The view of a run in which nothing has happened yet: equal calls are judged alike."""
+    """The view of a run in which nothing has happened yet."""
 
     __slots__ = ("rounds", "state")
 
@@ -49,25 +52,25 @@ class _EmptyRunView:
 
 
 def shadow_event(
-    call: ToolCall, scene: CallEnvironment, stable: CallPlan, beside: Snapshot, raw: Any | UnsetType
+    call: ToolCall, env: CallEnvironment, stable: CallPlan, beside: Snapshot, raw: Any | UnsetType
 ) -> dict[str, Any]:
     """Let both versions judge, and return the event that says whether they agree.
 
     Args:
         call: the call, by the tool's own name.
-        scene: in which it played.
+        env: its environment.
         stable: how the version that decided is treated.
-        beside: the candidate alone.
+        beside: a snapshot of the candidate only.
         raw: what the tool returned; UNSET if it did not run, or raised.
     """
     (candidate,) = beside.plans.values()
-    before = judge_version(call, scene, stable, scene.snapshot, raw)
-    after = judge_version(call, scene, candidate, beside, raw)
+    before = judge_version(call, env, stable, env.snapshot, raw)
+    after = judge_version(call, env, candidate, beside, raw)
     differs = list_differences(before, after)
     event: dict[str, Any] = {
-        "ts": scene.now,
-        "run_id": scene.run_id,
-        "step": scene.step,
+        "ts": env.now,
+        "run_id": env.run_id,
+        "step": env.step,
         "event": "shadow",
         "tool": stable.contract.name,
         "ok": not differs,
@@ -103,31 +106,31 @@ ALLOW: Final = "allow"
 
 
 def judge_version(
-    call: ToolCall, scene: CallEnvironment, plan: CallPlan, force: Snapshot, raw: Any | UnsetType
+    call: ToolCall, env: CallEnvironment, plan: CallPlan, force: Snapshot, raw: Any | UnsetType
 ) -> VersionVerdict:
     """Return what one version says about a call and, if the tool ran, about its output."""
-    judged = _prepare_call_now(call, msgspec.structs.replace(scene, snapshot=force, view=_EmptyRunView()))
-    refusal = judged.refusal or next((note for note in judged.notes if note.code == "monitored"), None)
+    prepared = _prepare_call_now(call, msgspec.structs.replace(env, snapshot=force, view=_EmptyRunView()))
+    refusal = prepared.refusal or next((note for note in prepared.remarks if note.code == "monitored"), None)
     if refusal is not None:
-        return VersionVerdict(_code_and_place(refusal), findings=judged.findings)
+        return VersionVerdict(_code_and_place(refusal), findings=prepared.findings)
     if raw is UNSET:
-        return VersionVerdict(ALLOW, judged.dumped)
-    checked = check_output(raw, plan.contract, arguments=judged.arguments or {}, policy=plan.output)
+        return VersionVerdict(ALLOW, prepared.dumped)
+    checked = check_output(raw, plan.contract, arguments=prepared.arguments or {}, policy=plan.output)
     value = checked.canonical if checked.ok else None
-    return VersionVerdict(ALLOW, judged.dumped, _output_verdict(checked), value, checked.findings)
+    return VersionVerdict(ALLOW, prepared.dumped, _output_verdict(checked), value, checked.findings)
 
 
-def _prepare_call_now(call: ToolCall, scene: CallEnvironment) -> PreparedCall:
-    """Judge at once. Users' correctors and validators run here, without a deadline: nobody waits for a shadow."""
-    steps = prepare_call(call, scene)
+def _prepare_call_now(call: ToolCall, env: CallEnvironment) -> PreparedCall:
+    """Prepare a call here. Correctors and validators run without a deadline: no caller waits for a shadow."""
+    steps = prepare_call(call, env)
     try:
         step = next(steps)
         while True:
             assert isinstance(step, RunUserCode), "judging asks for nothing else"
             step = steps.send(Returned(step.function()))
     except StopIteration as end:
-        judged: PreparedCall = end.value
-        return judged
+        prepared: PreparedCall = end.value
+        return prepared
 
 
 def _output_verdict(checked: OutputResult) -> str:

@@ -1,4 +1,9 @@
-"""The few steps that need the world. The hallway yields them; a driver performs and answers them."""
+"""The steps of a call that need I/O, a clock, a thread or a person.
+
+In: what a step needs.
+Out: a value that a driver performs and answers.
+Never: I/O. `runtime/driver` performs every step.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,13 @@ import msgspec
 from pokayoke.core.call import Blame
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
-from pokayoke.core.ledger.transitions import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import RunState
 
 
 class RunUserCode(msgspec.Struct, frozen=True):
-    """Run a pure function that calls users' code. It is cut at the contract's deadline; without one, it may hang.
+    """Run a pure function that calls user code, up to the contract's deadline. Without one, it may hang.
 
     Answered with a `Reaction`; without a `timeout` in seconds, that is `Returned` or `Raised`.
     """
@@ -57,8 +62,8 @@ class AskPerson(msgspec.Struct, frozen=True, gc=False):
 class Invoke(msgspec.Struct, frozen=True):
     """Run the tool once. Answered with a pair: a `Reaction`, and the seconds it took.
 
-    `attempt` is the ledger's number of this execution, the fencing token; 1 for a read. `own` says that the
-    tool may have the arguments without a copy.
+    `attempt` is the ledger's number of this execution, the fencing token; 1 for a read. `is_sole_owner` is
+    True if the tool may have the arguments without a copy.
     """
 
     contract: Contract
@@ -67,7 +72,7 @@ class Invoke(msgspec.Struct, frozen=True):
     timeout: float | None
     claim: Claim | None
     attempt: int
-    own: bool = False
+    is_sole_owner: bool = False
 
 
 class LookUp(msgspec.Struct, frozen=True, gc=False):
@@ -82,15 +87,15 @@ class LookUp(msgspec.Struct, frozen=True, gc=False):
 class CheckOwner(msgspec.Struct, frozen=True, gc=False):
     """Ask whether the process that owns a claim is dead.
 
-    Answered with the second at which it was seen to be, or None if that is not proven. It is a second of
-    this machine's monotonic clock, which all its processes share and nobody sets.
+    Answered with the second at which its death was seen, or None if it is not proven. The second is of this
+    machine's monotonic clock, which all its processes share and which is never set.
     """
 
     owner: str
 
 
 class CountOutput(msgspec.Struct, frozen=True, gc=False):
-    """Count an output for the kill switch. Nothing is answered."""
+    """Count an output for the kill switch. Answered with None."""
 
     seen: OutputObservation
 
@@ -105,21 +110,21 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 class Settle(msgspec.Struct, frozen=True, gc=False):
     """Report what became of a claimed write.
 
-    `marks` are the field names that the contract marks as secret, `arguments` what was sent, as JSON.
-    Answered with None, with a `Record` (this is what holds: the claim was lost, or what is reported as
-    failed had been completed before), or a Finding (not recorded).
+    `secret_fields` are the field names that the contract marks as secret, `arguments` those of the call, as
+    JSON. Answered with None, with the `Record` that holds (the claim was lost, or the execution reported as
+    failed had completed before), or with a Finding (not recorded).
     """
 
     settlement: Settlement
     tool: str
-    marks: tuple[str, ...] = ()
+    secret_fields: tuple[str, ...] = ()
     arguments: bytes = b"{}"
 
 
 class ChangeState(msgspec.Struct, frozen=True, gc=False):
-    """Change the run's state, and keep it where a restart finds it.
+    """Change the run's state and store it for a restart.
 
-    `review` is a question to a person that goes with the change, or None. Answered with the states
+    `review` is a question to a person about the change, or None. Answered with the states
     before and after.
     """
 
@@ -128,13 +133,13 @@ class ChangeState(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreText(msgspec.Struct, frozen=True, gc=False):
-    """Keep a large text aside. Answered with the handle by which the model can page through it."""
+    """Store a large text outside the history. Answered with the handle for the paging tool."""
 
     text: str
 
 
 class Emit(msgspec.Struct, frozen=True, gc=False):
-    """Write a trace event. Nothing is answered."""
+    """Write a trace event. Answered with None."""
 
     event: dict[str, Any]
 
@@ -158,19 +163,19 @@ Step = (
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """The function came back with a value."""
+    """The function returned a value."""
 
     value: Any
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """The function raised. `error` is the exception itself; its text never reaches the model unseen."""
+    """The function raised. `error` is the exception; its text reaches the model only as quoted data."""
 
     error: BaseException
 
 
 class TimedOut(msgspec.Struct, frozen=True, gc=False):
-    """The deadline passed first. Whatever still runs is not listened to for this call."""
+    """The deadline passed first. What the function still does is ignored for this call."""
 
     seconds: float
 
@@ -182,16 +187,16 @@ class NotStarted(msgspec.Struct, frozen=True, gc=False):
     blame: Blame = "host"
 
 
-class ToolNotStarted(Exception):  # noqa: N818 - no error: the framework goes another way
-    """Raised by a framework's continuation instead of running the tool: by the framework's rules nothing happened.
+class ToolNotStarted(Exception):  # noqa: N818 - no error: the framework took another way
+    """Raised by a framework's continuation when the framework did not start the tool.
 
     Args:
         reason: why, in a few words.
-        blame: who has to change something. What is the host's doing never counts as a bad round.
+        blame: who has to change something. `host` never counts as a bad round.
     """
 
     def __init__(self, reason: str, *, blame: Blame = "host") -> None:
-        """Keep both."""
+        """Keep reason and blame."""
         super().__init__(reason)
         self.reason = reason
         self.blame: Blame = blame

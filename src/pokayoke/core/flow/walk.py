@@ -1,24 +1,84 @@
-"""Which failures may go away by themselves, and may be tried again because nothing has happened."""
+"""The whole path of a call: admit it, run its tool, repeat transient failures, finish it.
+
+In: a call and its environment.
+Out: the outcome. On the way it yields the steps that need I/O, which a driver performs.
+Never: a second execution whose first one may have had an effect. A generator never outlives its call.
+
+Frameworks with a hook before and a hook after a tool use `admit_call` and `finish_call` instead.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
+import msgspec
+
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.steps import Raised, Reaction, Returned
+from pokayoke.core.flow.admit import admit_call, admit_retry, finish_without_run
+from pokayoke.core.flow.environment import CallEnvironment
+from pokayoke.core.flow.finish import finish_call
+from pokayoke.core.flow.states import AdmittedCall, Attempts
+from pokayoke.core.flow.steps import Invoke, Raised, Reaction, Returned, Step, Wait
+from pokayoke.core.ledger.records import Admission
 from pokayoke.core.output.transport import as_wire_response
 
 # RFC 9110 (408, 502, 503, 504), RFC 6585 (429), RFC 8470 (425): the same request may succeed later.
 _TRANSIENT_STATUS = frozenset((408, 425, 429, 502, 503, 504))
 
 
-def is_transient(contract: Contract, reaction: Reaction) -> bool:
-    """True if the same call may be made again without being a second effect.
+def run_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Outcome]:
+    """Take a call from the model's text to its outcome."""
+    admitted = yield from admit_call(call, env)
+    if isinstance(admitted, Outcome):
+        return admitted
+    plan, count, total = admitted.plan, 0, 0.0
+    prepared, arguments, contract, retry = admitted.prepared, admitted.arguments, plan.contract, plan.retry
+    delay = retry.initial
+    while True:
+        count += 1
+        reaction, seconds = yield Invoke(
+            contract,
+            arguments,
+            admitted.located,
+            plan.timeout,
+            admitted.claim,
+            admitted.attempt,
+            prepared.is_sole_owner,
+        )
+        total += seconds
+        transient = retry.retries > 0 and is_transient(contract, reaction)
+        if not transient or count > retry.retries:
+            return (yield from finish_call(admitted, env, reaction, Attempts(count, total, exhausted=transient)))
+        if prepared.is_sole_owner:
+            arguments = prepared.original_arguments()  # the tool may have changed the ones it got
+        # Either nothing can have happened, or a second time does no harm.
+        yield Wait(min(delay, retry.cap), retry.jitter)
+        delay *= retry.factor
+        answer = yield from admit_retry(admitted, env, reaction)
+        if (answer.kind == "refuse" and answer.record is None) or _is_same_execution(answer, admitted):
+            # Refused outside the ledger, or committed before the failure: the failure decides over the outcome.
+            return (yield from finish_call(admitted, env, reaction, Attempts(count, total, exhausted=False)))
+        if answer.kind != "execute":
+            return (yield from finish_without_run(prepared, plan, env, answer, admitted.claim))
+        if answer.record is not None:
+            admitted = msgspec.structs.replace(admitted, attempt=answer.record.attempt)
 
-    A read may always be repeated after a connection error or a status that says "later"; a write whose
-    target drops repeats, after a connection error. Anything else has to raise an exception that its
-    contract declares to have had no effect. A deadline that passed is not repeated: a tool that hangs
-    would hang again, with one more worker lost.
+
+def _is_same_execution(answer: Admission, admitted: AdmittedCall) -> bool:
+    """Return whether the effect in the ledger is that of this very execution."""
+    record, claim = answer.record, admitted.claim
+    return answer.kind == "replay" and record is not None and claim is not None and record.claim_id == claim.claim_id
+
+
+def is_transient(contract: Contract, reaction: Reaction) -> bool:
+    """Return whether the same call may run again without a second effect.
+
+    A read may be repeated after a connection error or a status that says "later", a write whose target
+    drops repeats after a connection error. Any other call only after an exception that its contract
+    declares to have had no effect. A call that passed its deadline is not repeated: a tool that hangs
+    would hang again and cost one more worker.
     """
     reads = contract.effect == "read"
     if isinstance(reaction, Returned):
@@ -33,11 +93,11 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
 
 
 def _is_retryable_response(value: Any) -> bool:
-    """True if a result is a response whose status says that the same request may succeed later."""
+    """Return whether a result is a response whose status says that the same request may succeed later."""
     try:
         wire = as_wire_response(value)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms will name it
+    except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms report it
         return False
     return wire is not None and wire.status in _TRANSIENT_STATUS

@@ -16,7 +16,8 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.json.canonical import sha256_hex
-from pokayoke.core.ledger.transitions import EXECUTE, OPEN, Admission, Claim, Record, claim_effect, is_same_claim
+from pokayoke.core.ledger.records import EXECUTE, OPEN, Admission, Claim, Record
+from pokayoke.core.ledger.transitions import claim_effect, is_same_claim
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state.kill_switch import Switch, open_switch_finding
 from pokayoke.core.state.run_state import RunState, block_finding

@@ -1,15 +1,16 @@
-"""What a claimant is told when it may not execute: findings about records, in words for model and people."""
+"""Findings about ledger records: why a claimant may not execute, in words for model and people.
+
+In: a record.
+Out: a finding.
+Never: a hint that lets a model repeat a write whose effect is unknown.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pokayoke.core.call import Finding
-
-if TYPE_CHECKING:
-    from pokayoke.core.ledger.transitions import Admission, Record
+from pokayoke.core.ledger.records import Admission, Record
 
 CODES: dict[str, str] = {
     "in_progress": "the same write is running in another call right now",
@@ -24,7 +25,7 @@ CODES: dict[str, str] = {
 
 
 def mark_in_doubt(record: Record) -> Record:
-    """The record of an execution of which nobody will report soon: in doubt."""
+    """Return the record as in doubt: its executor will not report soon."""
     return msgspec.structs.replace(
         record, state="in_doubt", resolver="", failure=record.failure or "the caller never reported back"
     )
@@ -47,7 +48,7 @@ def conflict_finding(recorded: str, now: str, tool: str) -> Finding:
 
 
 def in_progress_finding(tool: str) -> Finding:
-    """The finding for a write that another call is doing."""
+    """The finding for a write that another call executes."""
     return Finding(
         code="in_progress",
         blame="host",
@@ -57,7 +58,7 @@ def in_progress_finding(tool: str) -> Finding:
 
 
 def in_doubt_finding(record: Record) -> Finding:
-    """The finding for an effect nobody can know of."""
+    """The finding for an effect that may or may not have happened."""
     return Finding(
         code="in_doubt",
         blame="host",
@@ -89,8 +90,44 @@ def repeated_write_finding(tool: str) -> Finding:
     )
 
 
+def no_scope_finding(tool: str) -> Finding:
+    """The finding for a write without a scope, which a durable ledger needs."""
+    return Finding(
+        code="no_scope",
+        blame="host",
+        message=f"{tool} is a write on a durable store, but the run was opened without a run, session or tenant id",
+        hint="This write could not be started because of a set-up problem. Tell the user; do not retry.",
+    )
+
+
+def store_unavailable_finding(tool: str, reason: str) -> Finding:
+    """The finding for a write that was not started because its ledger cannot be reached."""
+    return Finding(
+        code="store_unavailable",
+        blame="host",
+        message=f"{tool} was not started: the ledger cannot be reached ({reason})",
+        hint="This write was not started because of a technical problem. You may try once more later.",
+    )
+
+
+def took_effect_finding(tool: str, lost: Finding) -> Finding:
+    """The finding for a write that took effect before, when the ledger became unreachable."""
+    return Finding(
+        code="store_unavailable",
+        blame="host",
+        message=f"{tool} took effect before, and no more can be said of that: {lost.message}",
+        hint=f"{tool} already took effect with these arguments; its result cannot be read now. Tell the user.",
+    )
+
+
+def unreachable_reason(answer: Admission) -> Finding | None:
+    """Return the finding of an unreachable ledger; None if the ledger answered."""
+    found = answer.finding
+    return found if answer.record is None and found is not None and found.code == "store_unavailable" else None
+
+
 def compensated_finding(undoing: Record) -> Finding | None:
-    """The finding for an effect that was taken back, or may have been; None if the undoing never began."""
+    """The finding for an effect that was undone or may have been; None if the undoing never began."""
     tool, key = undoing.tool, undoing.compensates
     if undoing.state in ("failed_retriable", "failed_final"):
         return None
@@ -101,39 +138,3 @@ def compensated_finding(undoing: Record) -> Finding | None:
         hint=f"{tool} was done before with these arguments, and {became}. Do not send it again; tell the user.",
         data={"key": key, "undoing": undoing.state},
     )
-
-
-def no_scope_finding(tool: str) -> Finding:
-    """The finding for a write that a durable ledger could not tell from another run's."""
-    return Finding(
-        code="no_scope",
-        blame="host",
-        message=f"{tool} is a write on a durable store, but the run was opened without a run, session or tenant id",
-        hint="This write could not be started because of a set-up problem. Tell the user; do not retry.",
-    )
-
-
-def store_unavailable_finding(tool: str, reason: str) -> Finding:
-    """The finding for a write whose ledger cannot be reached: not started, so nothing happened."""
-    return Finding(
-        code="store_unavailable",
-        blame="host",
-        message=f"{tool} was not started: the ledger cannot be reached ({reason})",
-        hint="This write was not started because of a technical problem. You may try once more later.",
-    )
-
-
-def took_effect_finding(tool: str, lost: Finding) -> Finding:
-    """The finding for a write that took effect before, and of which a ledger that was lost just then tells no more."""
-    return Finding(
-        code="store_unavailable",
-        blame="host",
-        message=f"{tool} took effect before, and no more can be said of that: {lost.message}",
-        hint=f"{tool} already took effect with these arguments; its result cannot be read now. Tell the user.",
-    )
-
-
-def unreachable_reason(answer: Admission) -> Finding | None:
-    """The finding for a ledger that could not be reached and asked; None if it was."""
-    found = answer.finding
-    return found if answer.record is None and found is not None and found.code == "store_unavailable" else None

@@ -13,12 +13,9 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from pokayoke.core.flow.resolve import undoes
-from pokayoke.core.json.canonical import sha256_hex
-from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.pointer import get_at, parse_pointer
-from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.transitions import OPEN, Record
+from pokayoke.core.ledger.compensation import BusinessRow, Compensation, undoes, undoing_key
+from pokayoke.core.ledger.records import OPEN, Record
 
 ComparisonKind = Literal[
     "matched", "missing", "extra", "duplicate", "mismatched", "doubtful_happened", "doubtful_not", "in_flight"
@@ -26,26 +23,6 @@ ComparisonKind = Literal[
 COMPARISON_KINDS: Final[tuple[ComparisonKind, ...]] = get_args(ComparisonKind)
 """The classes, in the order in which they are reported. `in_flight` is not judged yet, and no finding."""
 AGREEING_KINDS: Final[frozenset[ComparisonKind]] = frozenset({"matched", "in_flight"})
-
-
-class BusinessRow(msgspec.Struct, frozen=True, gc=False):
-    """One row of the business.
-
-    Args:
-        number: its place in the source, from 1 on.
-        key: the ledger key it was written under, or "".
-        reference: the business' own name of it, such as an order number, or "".
-        digest: SHA-256 of the canonical arguments it stands for (`Record.args_hash`), or "".
-        amount: a sum as text, or "".
-        tool: the tool that wrote it, or "".
-    """
-
-    number: int
-    key: str = ""
-    reference: str = ""
-    digest: str = ""
-    amount: str = ""
-    tool: str = ""
 
 
 class ReconcileTimes(msgspec.Struct, frozen=True, gc=False):
@@ -80,34 +57,6 @@ class Comparison(msgspec.Struct, frozen=True, gc=False):
     rows: tuple[BusinessRow, ...] = ()
     surplus: tuple[BusinessRow, ...] = ()
     uncompared: bool = False
-
-
-class Compensation(msgspec.Struct, frozen=True, gc=False):
-    """What a contract's `compensate` is called with.
-
-    Args:
-        effect_key: the ledger key of the effect that is to be undone.
-        key: the idempotency key of the undoing: hand it on to a target that drops repeats.
-        record: what the ledger knows of the effect, or None if it knows nothing.
-        row: the business row that is to be undone, or None if none was named.
-        reason: why it is undone.
-    """
-
-    effect_key: str
-    key: str
-    record: Record | None
-    row: BusinessRow | None
-    reason: str
-
-
-def undoing_key(effect_key: str, reference: str = "") -> str:
-    """Return the key of an undoing: of an effect, or of one of the several rows it left behind.
-
-    Args:
-        effect_key: the ledger key of the effect.
-        reference: the business' name of the surplus row; "" undoes the effect itself.
-    """
-    return compensation_key(f"{effect_key}\x1f{reference}" if reference else effect_key)
 
 
 def build_compensations(found: Comparison, reason: str) -> tuple[Compensation, ...]:
@@ -288,8 +237,3 @@ def recorded_amount(output: bytes | None, pointer: str) -> str | None:
 def row_text(value: Any) -> str:
     """Return a value of a business row as the text it is compared by; "" for one that is absent."""
     return "" if value is None else str(value)
-
-
-def undoing_hash(effect_key: str, reference: str) -> str:
-    """Digest of what an undoing is about, its `args_hash`."""
-    return sha256_hex(dump_compact([effect_key, reference], sort=True))

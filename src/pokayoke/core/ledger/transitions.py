@@ -1,18 +1,32 @@
-"""At most once: the key of an effect, the states of its record, and who may do what next.
+"""At most once: the states of a record, and who may do what next.
 
-What enters is the record as it stands and what someone wants; what leaves is the record as it must
-stand and an answer. These functions are the single source of truth: every store calls them while
-nobody else can change the record. What must never happen here: a second execution that is not
-proven safe, or a completed record that changes.
+    state               a claim leads to                                its owner may report    its resolver may report
+    ------------------  ----------------------------------------------  ----------------------  -----------------------
+    (none)              executing                                       nothing                 nothing
+    executing           same call: goes on, its lease renewed           any state               -
+                        another: in progress; lapsed: as in_doubt
+    resolving           its resolver: asks the target, or executing     completed               any state
+                        another: in progress; lapsed: as in_doubt
+    in_doubt            executing if it may rerun, resolving if it      completed               nothing
+                        has a lookup, else in doubt
+    failed_retriable    executing, while attempts are left or if a      completed, after a      nothing
+                        person allowed one more; else failed            person's "it did not"
+    failed_final        failed                                          nothing                 nothing
+    completed           replay; in progress while the output of its     that output             nothing
+                        own transaction is still to come
+
+A person may settle `in_doubt` and a lapsed lease, and may say of a failure that the effect happened after all.
+Other arguments under the same key are a conflict in every state.
+
+In: the record as it is, and a claim, a settlement or a person's decision.
+Out: the record as it must be, and the answer. Every store calls these functions while the record is locked.
+Never: a second execution that is not proven safe, or a completed record that changes.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
-
 import msgspec
 
-from pokayoke.core.call import Finding
 from pokayoke.core.ledger.findings import (
     conflict_finding,
     failed_before_finding,
@@ -20,200 +34,21 @@ from pokayoke.core.ledger.findings import (
     in_progress_finding,
     mark_in_doubt,
 )
-
-RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
-SettlementState = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
-OPEN: Final[tuple[RecordState, ...]] = ("executing", "resolving", "in_doubt")
-"""States in which nobody has said yet how it ended; a record in one of them is never forgotten."""
-SETTLED: Final[tuple[RecordState, ...]] = tuple(state for state in get_args(RecordState) if state not in OPEN)
-_MAX_CLOCK_SKEW: Final = 86_400.0  # seconds that clocks may differ
-MAX_ATTEMPTS: Final = 3
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """What the ledger knows of one effect.
-
-    Args:
-        key: the ledger key.
-        args_hash: digest of all effective arguments that count, with the declared defaults of those left out.
-        state: where it stands.
-        attempt: number of executions started; the fencing token. One that never began has given its number back.
-        claim_id: the call that owns the execution; never empty.
-        lease_until: wall-clock second until which the owner (or the resolver) is believed to be at work.
-        tool: the tool's name.
-        contract: `name@version`.
-        run_id: the run that claimed it.
-        claimed_at: wall-clock second of the claim.
-        owner: the process that executes: machine, boot, process space, pid and start time; "" if unknown.
-        epoch: how often a kill switch had flipped when it was claimed.
-        resolver: the call that asks the target whether the effect happened, or "".
-        dead_since: when the owner was first seen dead, or None; a second of its machine's monotonic clock.
-        settled_at: wall-clock second of the settlement; None also for a completion whose output is still to come.
-        output: the recorded output as JSON bytes, or None.
-        output_ok: False if the effect happened but its output broke the contract.
-        failure: what went wrong, in words for people; while it executes, what an earlier execution left open.
-        reference: the target's own name of the effect, if known.
-        decided_by: the person who settled a doubt, or "".
-        compensates: key of the effect that this one undoes, or "".
-    """
-
-    key: str
-    args_hash: str
-    state: RecordState
-    attempt: int
-    claim_id: str
-    lease_until: float
-    tool: str
-    contract: str
-    run_id: str
-    claimed_at: float
-    owner: str = ""
-    epoch: int = 0
-    resolver: str = ""
-    dead_since: float | None = None
-    settled_at: float | None = None
-    output: bytes | None = None
-    output_ok: bool = True
-    failure: str = ""
-    reference: str = ""
-    decided_by: str = ""
-    compensates: str = ""
-
-    @property
-    def is_final(self) -> bool:
-        """True if it answers for the effect from now on: completed, and its output will not change any more."""
-        return self.state == "completed" and self.settled_at is not None
-
-    def is_over(self, now: float) -> bool:
-        """True if by its times nobody is at work on it any more; one claimed far ahead has those of a wrong clock."""
-        return now >= self.lease_until or self.claimed_at - now > _MAX_CLOCK_SKEW
-
-
-class Claim(msgspec.Struct, frozen=True, gc=False):
-    """The wish to execute a write. Fields that `Record` has mean the same.
-
-    Args:
-        now: wall-clock second.
-        lease: seconds the claim is believed to be alive.
-        max_attempts: executions that harmless failures may lead to.
-        reruns: True if a second execution does no harm (the target drops repeats, or running twice is once).
-        resolves: True if the target can be asked whether an effect happened.
-        dead: a claim id whose owner is proven dead, or "".
-        dead_at: when that was seen; a second of the machine's monotonic clock.
-        proceed: True if the caller is the resolver and may execute.
-        doubt: what an execution before it left open, or ""; for a resolver, unless proof has ended that doubt.
-    """
-
-    key: str
-    args_hash: str
-    claim_id: str
-    tool: str
-    contract: str
-    run_id: str
-    now: float
-    lease: float
-    max_attempts: int = MAX_ATTEMPTS
-    owner: str = ""
-    reruns: bool = False
-    resolves: bool = False
-    dead: str = ""
-    dead_at: float | None = None
-    proceed: bool = False
-    doubt: str = ""
-    compensates: str = ""
-    epoch: int = 0
-
-
-class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """What became of an execution. Fields that `Record` has mean the same.
-
-    Args:
-        now: wall-clock second.
-        early: True if the effect is recorded in its own transaction, before its output is known.
-        found: True if a lookup has found the effect: whoever reports has none of its own.
-        unstarted: True if the tool never began, so that it is no attempt.
-    """
-
-    key: str
-    claim_id: str
-    state: SettlementState
-    now: float
-    output: bytes | None = None
-    output_ok: bool = True
-    failure: str = ""
-    reference: str = ""
-    dead_since: float | None = None
-    early: bool = False
-    found: bool = False
-    unstarted: bool = False
-
-
-class SettleResult(msgspec.Struct, frozen=True, gc=False):
-    """What became of a report.
-
-    Args:
-        accepted: False if the claim was lost; the report is then kept as a late effect.
-        record: the record as it stands now, or None if there is none.
-    """
-
-    accepted: bool
-    record: Record | None = None
-
-
-class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """A person's word on an effect in doubt.
-
-    Args:
-        key: the ledger key.
-        happened: whether the effect took place.
-        by: who says so.
-        reason: how they know.
-        now: wall-clock second.
-        reference: the target's own name of the effect, if it happened.
-    """
-
-    key: str
-    happened: bool
-    by: str
-    reason: str
-    now: float
-    reference: str = ""
-
-
-class Admission(msgspec.Struct, frozen=True, gc=False):
-    """What a claimant is told.
-
-    Args:
-        kind: execute, resolve (ask the target first), replay (the recorded output answers), in_doubt, failed
-            (for good), refuse or pending.
-        finding: why, unless the kind is execute, resolve or replay.
-        record: the record as it stands now, if there is one.
-        retry_after: seconds after which asking again makes sense, if known.
-        approval: id of the approval that is waited for, if any.
-    """
-
-    kind: Literal["execute", "resolve", "replay", "in_doubt", "failed", "refuse", "pending"]
-    finding: Finding | None = None
-    record: Record | None = None
-    retry_after: float | None = None
-    approval: str | None = None
-
-
-EXECUTE = Admission("execute")
+from pokayoke.core.ledger.records import OPEN, Admission, Claim, Record, RecordState, Resolution, Settlement
 
 
 def is_same_claim(record: Record, wish: Claim) -> bool:
-    """Whether this claim is at work: its answer was lost on the way, or its lease has to be renewed."""
+    """Return whether this claim executes already: its answer was lost, or its lease has to be renewed."""
     return record.state == "executing" and _has_same_owner(record, wish)
 
 
 def _has_same_owner(record: Record, wish: Claim) -> bool:
-    """A process that was forked in between has the claim's id as well, and must not run a second time."""
+    """Return whether claim id and process match: a forked child has the same claim id and must not run again."""
     return (record.claim_id, record.owner) == (wish.claim_id, wish.owner)
 
 
 def claim_effect(record: Record | None, wish: Claim) -> tuple[Record | None, Admission]:
-    """Decide over a wish to execute. Returns the record to keep (None: unchanged) and the answer."""
+    """Decide over a claim. Returns the record to keep (None: unchanged) and the answer."""
     if record is None:
         return _start_execution(wish, 1)
     if record.args_hash != wish.args_hash:
@@ -234,8 +69,8 @@ def claim_effect(record: Record | None, wish: Claim) -> tuple[Record | None, Adm
 def _answer_completed(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
     if record.is_final:
         return None, Admission("replay", None, record)
-    # The effect committed in its own transaction; its output is on its way, unless its owner is gone, or has failed
-    # after that and asks whether it may try again.
+    # The effect committed in its own transaction and its output is to come, unless its owner is gone, or failed
+    # after the commit and asks whether it may try again.
     if _is_alive(record, wish) and not _has_same_owner(record, wish):
         return None, _answer_in_progress(record, wish)
     record = msgspec.structs.replace(record, settled_at=wish.now)
@@ -243,7 +78,7 @@ def _answer_completed(record: Record, wish: Claim) -> tuple[Record | None, Admis
 
 
 def _answer_busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]:
-    """Somebody executes or resolves, or did so until a moment ago."""
+    """Answer a claim on a record that is executing or resolving."""
     if is_same_claim(record, wish):
         until, open_still = wish.now + wish.lease, record.failure or wish.doubt
         record = msgspec.structs.replace(record, lease_until=until, failure=open_still)
@@ -254,7 +89,7 @@ def _answer_busy(record: Record, wish: Claim) -> tuple[Record | None, Admission]
         return None, Admission("resolve", None, record)
     if _is_alive(record, wish):
         return None, _answer_in_progress(record, wish)
-    # A lapsed lease, or a dead owner, proves nothing about the effect: it only tells that nobody will report soon.
+    # A lapsed lease or a dead owner proves nothing about the effect, only that no report will come soon.
     doubt = mark_in_doubt(record)
     if wish.dead == record.claim_id and record.dead_since is None:
         doubt = msgspec.structs.replace(doubt, dead_since=wish.dead_at)
@@ -275,26 +110,26 @@ def _answer_doubtful(record: Record, wish: Claim, changed: Record | None) -> tup
 def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None, bool]:
     """Decide over a report. Returns the record to keep (None: unchanged) and whether it was accepted.
 
-    The owner of the claim may report as long as the record is open, the resolver as long as it
-    resolves; a completed record never changes, but for the output that its own transaction could
-    not know yet. A person's "it did not happen" yields to the executor who knows better, until the
-    next attempt begins. A failure of an execution says nothing of one before it that was left open. A
-    refused report is a late effect: the caller records it as an event.
+    The owner of the claim may report while the record is open, the resolver while it resolves. A
+    completed record changes only to add the output that its own transaction could not know yet. A
+    person's "it did not happen" yields to the executor's completion until the next attempt begins. The
+    failure of an execution says nothing about an earlier one that was left open. A refused report is a
+    late effect: the caller records it as an event.
     """
     if record is None:
         return None, False
-    own = record.claim_id == settlement.claim_id
+    is_owner = record.claim_id == settlement.claim_id
     if settlement.state.startswith("failed") and record.failure and record.state in ("executing", "in_doubt"):
         settlement = msgspec.structs.replace(settlement, state="in_doubt", failure=record.failure, unstarted=False)
-    if record.state == "completed" and record.settled_at is None and own:
-        # What its own transaction has committed stays; a report that it failed only says that there is no output.
+    if record.state == "completed" and record.settled_at is None and is_owner:
+        # What its own transaction committed stays; a failure report only says that there is no output.
         if settlement.early:
             return None, True
         told, nothing = settlement.state == "completed", msgspec.structs.replace(record, settled_at=settlement.now)
         return _apply_settlement(record, settlement) if told else nothing, told
-    if own and settlement.state == "completed":
+    if is_owner and settlement.state == "completed":
         open_for: tuple[RecordState, ...] = ("failed_retriable",) if record.decided_by else OPEN
-    elif own:
+    elif is_owner:
         open_for = ("executing",)
     elif record.resolver == settlement.claim_id:
         open_for = ("resolving",)
@@ -306,10 +141,10 @@ def settle(record: Record | None, settlement: Settlement) -> tuple[Record | None
 
 
 def _is_same_report(record: Record, settlement: Settlement) -> bool:
-    """Whether the record holds what a report says: it was taken before, and only its receipt was lost.
+    """Return whether the record holds what the report says: it was taken before and its receipt was lost.
 
-    A completion by somebody else (a lookup, a person) may know another output. Its own executor then
-    has to answer from the record, so that all callers hear the same.
+    A completion by a lookup or a person may know another output. The executor then answers from the
+    record, so that all callers get the same answer.
     """
     said = (settlement.state, settlement.output, settlement.output_ok)
     return (record.state, record.output, record.output_ok) == said
@@ -331,11 +166,11 @@ def _apply_settlement(record: Record, settlement: Settlement) -> Record:
 
 
 def resolve_by_person(record: Record, decision: Resolution) -> Record | None:
-    """Settle a doubt by a person's word. Returns the record to keep, or None if there is nothing to decide.
+    """Settle a doubt by a person's decision. Returns the record to keep, or None if there is nothing to decide.
 
-    An execution whose lease has lapsed is as good as in doubt. A person who says that nothing
-    happened allows one more attempt, whatever came before; a late report of the old one is refused. So may one
-    whose attempts are used up be tried again; and what has failed, by whoever's word, may turn out to have happened.
+    An execution whose lease has lapsed counts as in doubt. A person who says that nothing happened allows
+    one more attempt, also when all attempts are used up; a late report of the old one is refused. A record
+    that failed may turn out to have happened.
     """
     if record.state in ("executing", "resolving"):
         settles = record.is_over(decision.now)
@@ -357,7 +192,7 @@ def resolve_by_person(record: Record, decision: Resolution) -> Record | None:
 
 
 def _is_alive(record: Record, wish: Claim) -> bool:
-    """Whether somebody may still report: time says so and no proof of death contradicts.
+    """Return whether a report may still come: the lease runs and no proof of death contradicts.
 
     Proof about the executor says nothing about a resolver, which is another process.
     """

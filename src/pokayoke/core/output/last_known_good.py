@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from pokayoke.core.contract.contract import Contract
-
-if TYPE_CHECKING:
-    from pokayoke.core.flow.prepare import CallEnvironment
 
 Key = tuple[str, str, str]
 
@@ -119,9 +116,3 @@ def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any
     if isinstance(value, dict) and not marks.keys() & value.keys():
         return {**value, **marks}
     return {**marks, "value": value}
-
-
-def last_good_owner(scene: CallEnvironment) -> str:
-    """Whose answer may stand in later: "my orders" of one user are not those of another; of nobody named, the run's."""
-    user = "" if scene.principal is None else scene.principal.id
-    return f"{scene.tenant or ''}\x1f{user}" if user or scene.tenant else f"\x1e{scene.run_id}"

@@ -35,7 +35,7 @@ from pokayoke.core.flow.steps import (
 from pokayoke.core.json.values import kind_of
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.findings import store_unavailable_finding
-from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement
+from pokayoke.core.ledger.records import Admission, Claim, Record, Settlement
 from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.ask import ask_person_async, with_current_time
 from pokayoke.runtime.driver.late_result import is_awaitable_result

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.ledger.transitions import Settlement
+from pokayoke.core.ledger.records import Settlement
 from pokayoke.errors import StoreError, UsageError
 from pokayoke.stores.base import Store
 

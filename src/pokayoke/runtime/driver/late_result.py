@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import NotStarted, Reaction, Returned
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.ledger.transitions import Claim, Settlement, SettlementState
+from pokayoke.core.ledger.records import Claim, Settlement, SettlementState
 from pokayoke.core.output.validate import declared_failure
 from pokayoke.runtime.driver.effect import PLAIN_TYPES
 

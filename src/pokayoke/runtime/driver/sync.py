@@ -42,7 +42,7 @@ from pokayoke.core.host_input import as_function
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.findings import store_unavailable_finding
-from pokayoke.core.ledger.transitions import Admission, Claim, Record, Settlement, SettleResult
+from pokayoke.core.ledger.records import Admission, Claim, Record, Settlement, SettleResult
 from pokayoke.core.redaction.known_secrets import KnownSecrets
 from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.ask import ask_person, with_current_time
@@ -204,7 +204,7 @@ class SyncDriver:
     def _bind_tool(self, step: Invoke) -> Callable[[], Any]:
         contract, claim = step.contract, step.claim
         key = None if claim is None else claim.key
-        arguments = build_tool_arguments(contract, step.arguments, step.located, key, own=step.own)
+        arguments = build_tool_arguments(contract, step.arguments, step.located, key, is_sole_owner=step.is_sole_owner)
         function: Callable[[], Any]
         if self._invoke is not None:
             function = partial(self._invoke, arguments)
@@ -246,8 +246,8 @@ class SyncDriver:
         output = settlement.output
         if output is not None and not self._guard.store.sealed:
             redactor, seen = self._guard.trace.redactor, KnownSecrets()
-            redactor.redact_payload(step.arguments, marks=step.marks, seen=seen)
-            clean = redactor.redact_payload(output, marks=step.marks, seen=seen)
+            redactor.redact_payload(step.arguments, marks=step.secret_fields, seen=seen)
+            clean = redactor.redact_payload(output, marks=step.secret_fields, seen=seen)
             output = output if clean == output else None
         return msgspec.structs.replace(settlement, now=self._guard.clock.now(), output=output)
 

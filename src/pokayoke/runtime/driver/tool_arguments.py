@@ -1,7 +1,8 @@
-"""What a tool receives: arguments of its own, its paths resolved, its key filled in.
+"""The arguments that a tool receives: a copy, with its paths resolved and its key filled in.
 
-A tool may change what it is given. What was checked, approved, claimed and traced, and what a second
-attempt gets, must not change with it.
+In: the effective arguments.
+Out: arguments that the tool may change.
+Never: a change that reaches what was checked, approved, claimed or traced, or what a second attempt gets.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def build_tool_arguments(
     located: Mapping[str, Any] | None,
     key: str | None,
     *,
-    own: bool = False,
+    is_sole_owner: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments as a tool gets them, sharing no list or object with the ones given.
 
@@ -29,9 +30,9 @@ def build_tool_arguments(
         arguments: the effective arguments, JSON values.
         located: path arguments resolved inside their roots, or None.
         key: the ledger key, for the contract's `key_argument`.
-        own: True if nobody else needs the arguments any more: then they themselves are returned.
+        is_sole_owner: True if nothing else holds the arguments: then they themselves are returned.
     """
-    given = arguments if own else _copy_arguments(arguments)
+    given = arguments if is_sole_owner else _copy_arguments(arguments)
     if located:
         for name, place in located.items():
             given[name] = [*place] if type(place) is list else place

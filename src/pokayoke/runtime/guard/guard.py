@@ -32,8 +32,7 @@ from pokayoke.runtime.guard.onlookers import prepare_background, prepare_webhook
 from pokayoke.runtime.guard.options import as_clock, as_failure_kinds, as_store, as_tools, check_hooks, share_store
 from pokayoke.runtime.guard.output_counter import OutputMonitor
 from pokayoke.runtime.memory.run_memory import RunMemory
-from pokayoke.runtime.run.run import Run
-from pokayoke.runtime.run.scene import guard_closed_error
+from pokayoke.runtime.run.run import Run, guard_closed_error
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.forks import on_fork
 from pokayoke.runtime.threads.worker_pool import WorkerPool

@@ -13,9 +13,9 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
-from pokayoke.core.flow.resolve import COMPENSATION_RUN_ID, compensation_finding
+from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, compensation_finding
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.transitions import OPEN, Claim, Record
+from pokayoke.core.ledger.records import OPEN, Claim, Record
 from pokayoke.core.state.final_answer import Answer, add_not_done, final_answer
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import RecordQuery

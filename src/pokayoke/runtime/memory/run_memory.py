@@ -13,7 +13,7 @@ from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.context.tokens import TokenCounter
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
-from pokayoke.core.ledger.transitions import EXECUTE, Admission
+from pokayoke.core.ledger.records import EXECUTE, Admission
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.state.loop_guard import TurnHistory, count_round, is_clean, tools_off_instruction, tools_off_reason
 from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn, block_finding, budget_finding, step_down_to

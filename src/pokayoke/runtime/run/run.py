@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.admit import admit_call, run_call
-from pokayoke.core.flow.finish import AdmittedCall, Attempts, finish_call
+from pokayoke.core.flow.admit import admit_call
+from pokayoke.core.flow.environment import CallEnvironment
+from pokayoke.core.flow.events import stop_event
+from pokayoke.core.flow.finish import finish_call
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.flow.prepare import CallEnvironment, prepare_call, verdict_under
+from pokayoke.core.flow.prepare import prepare_call, verdict_under
+from pokayoke.core.flow.states import AdmittedCall, Attempts
 from pokayoke.core.flow.steps import Reaction, Step
+from pokayoke.core.flow.walk import run_call
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.host_input import as_prompt
 from pokayoke.core.ident import as_stop_reason, as_token_count
 from pokayoke.core.messages.tool_definitions import build_definitions, build_instructions
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.core.state.loop_guard import TurnHistory
-from pokayoke.core.state.run_state import RunState, unlatch
+from pokayoke.core.state.run_state import RunState, step_down_to, unlatch
 from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.effect import effects_in_progress
 from pokayoke.runtime.driver.sync import Continuation, SyncDriver, drive_steps
 from pokayoke.runtime.memory.run_memory import RunMemory
 from pokayoke.runtime.run.batch import BatchInvoke, arun_batch, run_batch
-from pokayoke.runtime.run.ending import aend_round, end_round, finish_run, step_run_down
-from pokayoke.runtime.run.scene import build_environment, ledger_scope
 from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
 from pokayoke.runtime.trace.ring import EventRing
@@ -41,7 +43,13 @@ if TYPE_CHECKING:
     from pokayoke.runtime.tools.view import ToolView
 
 T = TypeVar("T")
+_SCOPE_ORDER = ("run", "session", "tenant")
 _numbers = itertools.count()
+
+
+def guard_closed_error() -> UsageError:
+    """Return the error for the use of a closed guard: its trace takes no events and its store may be closed."""
+    return UsageError("the guard was closed: close it after the last call, or build another one to go on")
 
 
 @functools.cache
@@ -122,7 +130,7 @@ class Run:
 
         Add it to that request only, not to the history: in the next turn it is no longer true.
         """
-        end_round(self)
+        self._end_round()
         if self.mode != "final_answer":
             return None
         return self.state.loop.why or "Tools are off for this turn. Answer the user directly and say what was not done."
@@ -153,7 +161,7 @@ class Run:
 
     def stop(self, reason: StopReason = "kill_switch") -> None:
         """Stop the run: no tool runs any more."""
-        step_run_down(self, "stopped", as_stop_reason(reason))
+        self._step_down("stopped", as_stop_reason(reason))
 
     def clear_latch(self, tool: str, *, by: str, reason: str) -> None:
         """Let writes go on although a tool's last output was invalid: a person takes responsibility."""
@@ -164,10 +172,10 @@ class Run:
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided, but for the store's part (limits, switches, equal writes). Nothing is recorded."""
-        judged = drive_steps(
-            prepare_call(call, build_environment(self, self.progress.step + 1)), SyncDriver(self, None)
+        prepared = drive_steps(
+            prepare_call(call, self._build_environment(self.progress.step + 1)), SyncDriver(self, None)
         )
-        return verdict_under(judged, self.state)
+        return verdict_under(prepared, self.state)
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """Take one tool call from the model's text to an outcome.
@@ -179,19 +187,19 @@ class Run:
         Raises:
             UsageError: there is nothing that runs the tool, or the guard was closed.
         """
-        scene = self._next_environment()
-        steps = run_call(call, scene)
+        env = self._next_environment()
+        steps = run_call(call, env)
         if self.guard.beside is not None:
-            steps = self._observe_steps(steps, call, scene)
-        return self._record_outcome(drive_steps(steps, SyncDriver(self, invoke)), scene, call)
+            steps = self._observe_steps(steps, call, env)
+        return self._record_outcome(drive_steps(steps, SyncDriver(self, invoke)), env, call)
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        scene = self._next_environment()
-        steps = run_call(call, scene)
+        env = self._next_environment()
+        steps = run_call(call, env)
         if self.guard.beside is not None:
-            steps = self._observe_steps(steps, call, scene)
-        return self._record_outcome(await self._adrive_steps(steps, invoke), scene, call)
+            steps = self._observe_steps(steps, call, env)
+        return self._record_outcome(await self._adrive_steps(steps, invoke), env, call)
 
     def call_batch(
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
@@ -212,7 +220,7 @@ class Run:
         """`call_batch` for asynchronous code."""
         with self.progress.count_one_round():
             outcomes = await arun_batch(self, calls, stop_reason, invoke)
-        await aend_round(self)
+        await self._aend_round()
         return outcomes
 
     @contextmanager
@@ -220,23 +228,23 @@ class Run:
         """Count all calls inside as one round, for hosts that take the calls of one message one by one."""
         with self.progress.count_one_round():
             yield
-        end_round(self)
+        self._end_round()
 
     def begin(self, call: ToolCall) -> Ticket:
         """Walk a call up to the tool's door, for frameworks with a hook before and a hook after a tool.
 
         A ticket that is never finished leaves its claim open: the write becomes in doubt.
         """
-        scene = self._next_environment()
+        env = self._next_environment()
         return self._build_ticket(
-            scene, call, drive_steps(self._observe_steps(admit_call(call, scene), call, scene), SyncDriver(self, None))
+            env, call, drive_steps(self._observe_steps(admit_call(call, env), call, env), SyncDriver(self, None))
         )
 
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
-        scene = self._next_environment()
+        env = self._next_environment()
         return self._build_ticket(
-            scene, call, await self._adrive_steps(self._observe_steps(admit_call(call, scene), call, scene))
+            env, call, await self._adrive_steps(self._observe_steps(admit_call(call, env), call, env))
         )
 
     def finish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
@@ -253,7 +261,7 @@ class Run:
         if (ended := close_ticket(ticket, self.id)) is not None:
             return ended
         return self._record_outcome(
-            drive_steps(self._finish_steps(ticket, result, error), SyncDriver(self, None)), ticket.scene, ticket.call
+            drive_steps(self._finish_steps(ticket, result, error), SyncDriver(self, None)), ticket.env, ticket.call
         )
 
     async def afinish(self, ticket: Ticket, *, result: Any = None, error: BaseException | str | None = None) -> Outcome:
@@ -261,7 +269,7 @@ class Run:
         if (ended := close_ticket(ticket, self.id)) is not None:
             return ended
         return self._record_outcome(
-            await self._adrive_steps(self._finish_steps(ticket, result, error)), ticket.scene, ticket.call
+            await self._adrive_steps(self._finish_steps(ticket, result, error)), ticket.env, ticket.call
         )
 
     # -- what the model gets -----------------------------------------------------------------------
@@ -277,7 +285,7 @@ class Run:
         Asking for them ends a round: the calls since the last time were those of one message.
         With `names` (one of no tool is a UsageError) only these are offered; else those `select` chose, or all.
         """
-        end_round(self)
+        self._end_round()
         if self.mode in ("final_answer", "stopped"):
             return []
         from pokayoke.runtime.tools.selection import offered_tools  # noqa: PLC0415 - with its words, for who has many tools
@@ -293,7 +301,7 @@ class Run:
 
     def tools_off(self, reason: StopReason = "budget_exhausted") -> None:
         """Take the tools away for the rest of the turn: only an answer is left."""
-        step_run_down(self, "final_answer", as_stop_reason(reason))
+        self._step_down("final_answer", as_stop_reason(reason))
 
     def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
         """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
@@ -304,7 +312,7 @@ class Run:
 
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
-        end_round(self)
+        self._end_round()
         fallback = self.snapshot.policy.loop.fallback
         return self.progress.matters.check_answer(text, self.stop_reason, fallback, effects_in_progress())
 
@@ -326,12 +334,12 @@ class Run:
     async def __aexit__(self, *exc: object) -> None:
         """Close the run, as above, without blocking the event loop for its store."""
         self._well, self._closed = not any(exc), True
-        finish_run(self, await _async_driver().save_run_totals(self))
+        self._end_run(await _async_driver().save_run_totals(self))
 
     def close(self) -> None:
         """Say that the run is over: keep its totals, write the trace out. Its id, or a further call, reopens it."""
         self._closed = True
-        finish_run(self, self.progress.save_totals())
+        self._end_run(self.progress.save_totals())
 
     # -- what the driver needs ---------------------------------------------------------------------
 
@@ -350,8 +358,22 @@ class Run:
         self.emit({"ts": now, "run_id": self.id, "step": self.progress.step, "event": what, **fields})
 
     def scope(self, contract: Contract) -> tuple[str, str] | None:
-        """Within what an equal write of this tool happens once; None if the host named nothing a restart would know."""
-        return ledger_scope(self, contract)
+        """Return kind and id of the scope in which an equal write happens once.
+
+        None if the host named nothing that a restart would recognise.
+        """
+        if contract.scope == "global":
+            return ("global", "")
+        tenant = self.tenant
+        for kind in _SCOPE_ORDER if contract.scope == "run" else (contract.scope,):
+            ident = tenant
+            if kind == "run":
+                ident = self.id if self.named or not self.guard.store.durable else None
+            elif kind == "session":
+                ident = self.session
+            if ident is not None:
+                return (kind, ident if tenant is None else f"{tenant}\x1f{ident}")
+        return None
 
     def claim_id(self, step: int) -> str:
         """Name a call's claim; a forked child names its own."""
@@ -383,30 +405,78 @@ class Run:
     def _next_environment(self) -> CallEnvironment:
         if self.view.watched:
             self.guard.refresh()
-        return build_environment(self, self.progress.next_step())
+        return self._build_environment(self.progress.next_step())
 
-    def _record_outcome(self, outcome: Outcome, scene: CallEnvironment, call: ToolCall) -> Outcome:
-        writes = outcome.status not in SUCCESSFUL and scene.snapshot.has_effect(outcome.contract)
+    def _build_environment(self, step: int) -> CallEnvironment:
+        """Return the environment of the call of this number, as of now.
+
+        Raises:
+            UsageError: the guard was closed.
+        """
+        guard = self.guard
+        if guard.closed:
+            raise guard_closed_error()
+        return CallEnvironment(
+            snapshot=self.snapshot,
+            view=self.progress,
+            run_id=self.id,
+            claimant=self,
+            tenant=self.tenant,
+            principal=self.principal,
+            step=step,
+            now=guard.clock.now(),
+            last_good=guard.last_good,
+            asks=guard.on_ask is not None,
+            meter=guard.switchboard,
+        )
+
+    def _end_round(self) -> None:
+        """Let the loop guard count a round; it may take the tools away."""
+        change, reason = self.progress.end_round(self.snapshot)
+        if change is not None:
+            self._emit_stop(reason, *self.progress.change_state(change))
+
+    async def _aend_round(self) -> None:
+        """`_end_round` without blocking the event loop."""
+        change, reason = self.progress.end_round(self.snapshot)
+        if change is not None:
+            self._emit_stop(reason, *await self.progress.achange_state(change))
+
+    def _step_down(self, mode: Mode, reason: StopReason) -> None:
+        self._emit_stop(reason, *self.progress.change_state(lambda state: step_down_to(state, mode, reason)))
+
+    def _emit_stop(self, reason: StopReason | None, before: RunState, after: RunState) -> None:
+        if reason is not None and before.mode != after.mode:
+            self.emit(stop_event(after, self.guard.clock.now(), self.progress.step, reason, None))
+
+    def _end_run(self, problem: str | None) -> None:
+        """Write the trace out; `problem` is why the run's totals could not be stored, if they could not."""
+        if problem is not None:
+            self.note("store", ok=False, reason=problem)
+        self.guard.trace.flush()
+
+    def _record_outcome(self, outcome: Outcome, env: CallEnvironment, call: ToolCall) -> Outcome:
+        writes = outcome.status not in SUCCESSFUL and env.snapshot.has_effect(outcome.contract)
         if self.selection is not None:
             self.selection.add_tool(outcome.tool)
         self.progress.tokens.note(outcome.text)
         self.progress.matters.record_outcome(outcome, call, writes=writes)
         return outcome
 
-    def _build_ticket(self, scene: CallEnvironment, call: ToolCall, entered: AdmittedCall | Outcome) -> Ticket:
-        if isinstance(entered, Outcome):
-            return Ticket(scene, None, self._record_outcome(entered, scene, call), 0.0)
-        return Ticket(scene, entered, None, self.guard.clock.monotonic())
+    def _build_ticket(self, env: CallEnvironment, call: ToolCall, admitted: AdmittedCall | Outcome) -> Ticket:
+        if isinstance(admitted, Outcome):
+            return Ticket(env, None, self._record_outcome(admitted, env, call), 0.0)
+        return Ticket(env, admitted, None, self.guard.clock.monotonic())
 
     def _finish_steps(
         self, ticket: Ticket, result: Any, error: BaseException | str | None
     ) -> Generator[Step, Any, Outcome]:
-        entered, scene, reacted = ticket.entered, ticket.scene, build_reaction(result, error)
+        admitted, env, reacted = ticket.admitted, ticket.env, build_reaction(result, error)
         ran = Attempts(1, self.guard.clock.monotonic() - ticket.begun, exhausted=False)
-        return self._observe_steps(finish_call(entered, scene, reacted, ran), entered.judged.call, scene, reacted)
+        return self._observe_steps(finish_call(admitted, env, reacted, ran), admitted.prepared.call, env, reacted)
 
     def _observe_steps(
-        self, steps: Generator[Step, Any, T], call: ToolCall, scene: CallEnvironment, reacted: Reaction | None = None
+        self, steps: Generator[Step, Any, T], call: ToolCall, env: CallEnvironment, reacted: Reaction | None = None
     ) -> Generator[Step, Any, T]:
         """The steps as they are, with somebody beside them who looks on if there is."""
-        return steps if self.guard.beside is None else self.guard.beside.observe_steps(steps, call, scene, reacted)
+        return steps if self.guard.beside is None else self.guard.beside.observe_steps(steps, call, env, reacted)

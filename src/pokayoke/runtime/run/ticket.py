@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.flow.finish import AdmittedCall
-from pokayoke.core.flow.prepare import CallEnvironment
+from pokayoke.core.flow.environment import CallEnvironment
+from pokayoke.core.flow.states import AdmittedCall
 from pokayoke.core.flow.steps import Raised, Reaction, Returned
 from pokayoke.errors import ToolError, UsageError
 from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
@@ -21,19 +21,19 @@ class Ticket:
     """
 
     def __init__(
-        self, scene: CallEnvironment, entered: AdmittedCall | None, outcome: Outcome | None, begun: float
+        self, env: CallEnvironment, admitted: AdmittedCall | None, outcome: Outcome | None, begun: float
     ) -> None:
         """Hold an admitted call, or the outcome of one that was not."""
-        self.scene, self.begun = scene, begun
+        self.env, self.begun = env, begun
         self.outcome = outcome
         self.arguments = None
-        if entered is not None:
-            key = entered.claim.key if entered.claim else None
-            own = entered.judged.own
+        if admitted is not None:
+            key = admitted.claim.key if admitted.claim else None
+            is_sole_owner = admitted.prepared.is_sole_owner
             self.arguments = build_tool_arguments(
-                entered.plan.contract, entered.arguments, entered.located, key, own=own
+                admitted.plan.contract, admitted.arguments, admitted.located, key, is_sole_owner=is_sole_owner
             )
-        self._entered = entered
+        self._admitted = admitted
         self._open = True
 
     @property
@@ -42,20 +42,20 @@ class Ticket:
         return self.outcome is None
 
     @property
-    def entered(self) -> AdmittedCall:
+    def admitted(self) -> AdmittedCall:
         """The admitted call."""
-        assert self._entered is not None, "only an admitted call is concluded"
-        return self._entered
+        assert self._admitted is not None, "only an admitted call is concluded"
+        return self._admitted
 
     @property
     def call(self) -> ToolCall:
         """What the model asked for."""
-        return self.entered.judged.call
+        return self.admitted.prepared.call
 
     def close(self, run_id: str) -> Outcome | None:
         """Hand the ticket in; see `close_ticket`."""
-        if self.scene.run_id != run_id:
-            raise UsageError(f"this ticket is of run {self.scene.run_id!a}: finish() it there")
+        if self.env.run_id != run_id:
+            raise UsageError(f"this ticket is of run {self.env.run_id!a}: finish() it there")
         if not self._open:
             raise UsageError("this ticket was finished before; begin() the call again")
         self._open = False

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from pokayoke.core.call import Finding, Outcome, Raw, ToolCall
-from pokayoke.core.flow.prepare import CallEnvironment
+from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.shadow import shadow_event
 from pokayoke.core.flow.steps import Invoke, Reaction, Returned, Step
 from pokayoke.core.json.serialise import serialise
@@ -35,7 +35,7 @@ class CompletedCall(msgspec.Struct, frozen=True):
 
     Args:
         call: as the model wrote it.
-        scene: in which it played.
+        env: in which it played.
         tool: the resolved name.
         raw: what the tool returned, safe from later changes; UNSET if it did not run, raised, or
             returned what cannot be kept.
@@ -44,7 +44,7 @@ class CompletedCall(msgspec.Struct, frozen=True):
     """
 
     call: ToolCall
-    scene: CallEnvironment
+    env: CallEnvironment
     tool: str
     raw: Any | UnsetType
     raised: bool
@@ -98,18 +98,18 @@ class BackgroundObserver:
         return put_in_force
 
     def observe_steps(
-        self, steps: Generator[Step, Any, T], call: ToolCall, scene: CallEnvironment, reaction: Reaction | None
+        self, steps: Generator[Step, Any, T], call: ToolCall, env: CallEnvironment, reaction: Reaction | None
     ) -> Generator[Step, Any, T]:
         """Return the steps of a call as they are, unless somebody wants to look at it.
 
         Args:
             steps: of the call.
             call: the call.
-            scene: its scene.
+            env: its env.
             reaction: of the tool, if a framework has run it already.
         """
-        if scene.snapshot.shadows or (self._sampler is not None and self._sampler.is_sampled(scene.run_id)):
-            return self._watch_steps(steps, call, scene, reaction)
+        if env.snapshot.shadows or (self._sampler is not None and self._sampler.is_sampled(env.run_id)):
+            return self._watch_steps(steps, call, env, reaction)
         return steps
 
     def flush(self, timeout: float = 5.0) -> bool:
@@ -123,10 +123,10 @@ class BackgroundObserver:
             self._sampler.close()
 
     def _watch_steps(
-        self, steps: Generator[Step, Any, T], call: ToolCall, scene: CallEnvironment, reaction: Reaction | None
+        self, steps: Generator[Step, Any, T], call: ToolCall, env: CallEnvironment, reaction: Reaction | None
     ) -> Generator[Step, Any, T]:
         """Pass every step through, and remember how the tool reacted before anybody can change what it returned."""
-        limit = 4 * scene.snapshot.policy.validation.tool_output.max_chars
+        limit = 4 * env.snapshot.policy.validation.tool_output.max_chars
         raw = UNSET if reaction is None else freeze_reaction(reaction, limit)
         call = _freeze_call(call, limit)
         try:
@@ -141,7 +141,7 @@ class BackgroundObserver:
             outcome: T = end.value
         if isinstance(outcome, Outcome):
             raised = reaction is not None and not isinstance(reaction, Returned)
-            self._waiting.offer(CompletedCall(call, scene, outcome.tool, raw, raised, reaction is None))
+            self._waiting.offer(CompletedCall(call, env, outcome.tool, raw, raised, reaction is None))
         return outcome
 
     def _process_call(self, seen: CompletedCall) -> None:
@@ -150,30 +150,30 @@ class BackgroundObserver:
             self._compare_shadow(seen)
         finally:
             sampler = self._sampler
-            if sampler is not None and sampler.is_sampled(seen.scene.run_id):
+            if sampler is not None and sampler.is_sampled(seen.env.run_id):
                 self._sample_call(sampler, seen)
 
     def _sample_call(self, sampler: Sampler, seen: CompletedCall) -> None:
         """Write one call; one that cannot be written leaves a word, or the sample would read like all there was."""
         if not sampler.write_call(seen):
             self._guard.trace.record({
-                "ts": seen.scene.now, "run_id": seen.scene.run_id, "step": seen.scene.step, "event": "sample",
+                "ts": seen.env.now, "run_id": seen.env.run_id, "step": seen.env.step, "event": "sample",
                 "tool": seen.tool, "ok": False, "call_id": seen.call.id,
                 "reason": "withheld from the sample: with pseudonyms it would be judged otherwise",
             })  # fmt: skip
 
     def _compare_shadow(self, seen: CompletedCall) -> None:
-        scene = seen.scene
-        beside = scene.snapshot.shadows.get(seen.tool)
-        stable = scene.snapshot.find_plan(seen.tool)
+        env = seen.env
+        beside = env.snapshot.shadows.get(seen.tool)
+        stable = env.snapshot.find_plan(seen.tool)
         if beside is None or isinstance(stable, Finding):
             return
         call = msgspec.structs.replace(seen.call, name=seen.tool)
         try:
-            event = shadow_event(call, scene, stable, beside, seen.raw)
+            event = shadow_event(call, env, stable, beside, seen.raw)
         except BaseException as error:  # noqa: BLE001 - the candidate's own code must end neither call nor thread
             event = {
-                "ts": scene.now, "run_id": scene.run_id, "step": scene.step, "event": "shadow", "tool": seen.tool,
+                "ts": env.now, "run_id": env.run_id, "step": env.step, "event": "shadow", "tool": seen.tool,
                 "ok": False, "call_id": call.id, "contract": stable.contract.id,
                 "candidate": next(iter(beside.plans)), "differs": ("broken",),
                 "reason": f"the shadow raised {type(error).__name__}",

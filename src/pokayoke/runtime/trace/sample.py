@@ -81,8 +81,8 @@ class Sampler:
 
     def write_call(self, seen: CompletedCall) -> bool:
         """Write one call of a sampled run. Returns False if it is missing there, and its tool is not secret."""
-        call, scene = seen.call, seen.scene
-        found = scene.snapshot.find_plan(call.name)
+        call, env = seen.call, seen.env
+        found = env.snapshot.find_plan(call.name)
         contract = None if isinstance(found, Finding) else found.contract
         arguments, raw = call.arguments, seen.raw
         written = self._recorder.record_call(
@@ -95,8 +95,8 @@ class Sampler:
                 if isinstance(raw, bytes)
                 else raw,
                 is_error=True if seen.raised else None,
-                run=scene.run_id,
-                line=scene.step,
+                run=env.run_id,
+                line=env.step,
                 stop_reason=call.stop_reason,
                 # A contract with an envelope would have the replay look for an output already taken out of it.
                 contract=contract.id if contract is not None and contract.envelope is None else None,

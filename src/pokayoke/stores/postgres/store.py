@@ -15,7 +15,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("psycopg", "postgres") from missing
 
-from pokayoke.core.ledger.transitions import Settlement
+from pokayoke.core.ledger.records import Settlement
 from pokayoke.stores.encryption import Seal, seal_from_environment
 from pokayoke.stores.operations import Operation
 from pokayoke.stores.postgres import user_transaction as guest

@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from pokayoke.core.ledger.transitions import Settlement
+from pokayoke.core.ledger.records import Settlement
 from pokayoke.errors import StoreError
 from pokayoke.stores import operations as acts
 from pokayoke.stores.encryption import Seal

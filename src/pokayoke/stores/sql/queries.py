@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, Final
 
-from pokayoke.core.ledger.transitions import SETTLED, RecordState
+from pokayoke.core.ledger.records import SETTLED, RecordState
 from pokayoke.stores.sql import rows
 from pokayoke.stores.sql.dialect import Dialect, Statement
 from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COLUMNS, Row

@@ -14,7 +14,7 @@ import msgspec
 
 from pokayoke.core.json.values import is_array
 from pokayoke.core.ledger.admission import Approval, LimitUsage
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.kill_switch import SwitchState
 from pokayoke.stores.encryption import Seal
 from pokayoke.stores.operations import ReadRows, ReadSet, WriteSet, find_unique

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Store

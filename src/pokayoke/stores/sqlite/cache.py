@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pokayoke.core.ledger.transitions import Record
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.kill_switch import SwitchState
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.encryption import Seal

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pokayoke.core.ledger.transitions import Settlement
+from pokayoke.core.ledger.records import Settlement
 from pokayoke.errors import StoreError
 from pokayoke.stores.encryption import seal_from_environment
 from pokayoke.stores.operations import Operation, settle_operation

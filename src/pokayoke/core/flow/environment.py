@@ -1,0 +1,89 @@
+"""The environment of a call: its run, its time, its policy and the services it may use.
+
+In: values and ports that the run hands over with each call.
+Out: one value, `CallEnvironment`, that every room of the path reads.
+Never: a decision that two calls could race for; those are steps.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.gate.rules import Principal
+from pokayoke.core.output.last_known_good import LastKnownGood
+from pokayoke.core.state.loop_guard import TurnHistory
+from pokayoke.core.state.run_state import RunState
+
+
+class RunView(Protocol):
+    """What a call may read of its run."""
+
+    @property
+    def state(self) -> RunState:
+        """The run's state at this moment."""
+        ...
+
+    @property
+    def rounds(self) -> TurnHistory:
+        """What the current turn has seen."""
+        ...
+
+
+class OutputMeter(Protocol):
+    """Counts valid outputs. It only appends to a list; the counts are written elsewhere."""
+
+    def count_valid(self, tool: str, at: float, read: bool, /) -> None:
+        """Count an output that kept its contract: its tool, when its call began, whether the tool only reads."""
+        ...
+
+
+class ClaimIdentity(Protocol):
+    """Identifies the claimant of a write. Reads never use it."""
+
+    def scope(self, contract: Contract) -> tuple[str, str] | None:
+        """Return kind and id of the ledger scope; None if the store needs one and the host gave none."""
+        ...
+
+    def claim_id(self, step: int) -> str:
+        """Return an id that is unique to the call of this number across processes."""
+        ...
+
+
+class CallEnvironment(msgspec.Struct, frozen=True):
+    """Where and when a call is decided.
+
+    Attributes:
+        snapshot: the contracts and the policy in force.
+        view: the run.
+        run_id: the run's id.
+        claimant: identifies the claimant of a write.
+        tenant: whose data it is, if there are several tenants.
+        principal: on whose behalf the run acts.
+        step: number of this call in its run.
+        now: wall-clock second at which the call began.
+        last_good: recent valid outputs of reads.
+        asks: True if a callback can ask a person at once.
+        meter: counts outputs for the kill switch.
+    """
+
+    snapshot: Snapshot
+    view: RunView
+    run_id: str
+    claimant: ClaimIdentity
+    tenant: str | None
+    principal: Principal | None
+    step: int
+    now: float
+    last_good: LastKnownGood
+    asks: bool
+    meter: OutputMeter
+
+
+def last_good_owner(env: CallEnvironment) -> str:
+    """Return whose outputs may stand in for a later one: a user's, else a tenant's, else only this run's."""
+    user = "" if env.principal is None else env.principal.id
+    return f"{env.tenant or ''}\x1f{user}" if user or env.tenant else f"\x1e{env.run_id}"
