@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pokayoke.core.context.tokens import estimate_tokens
 
-_TESTS = Path(__file__).resolve().parents[1] / "tests" / "core"
+_TESTS = Path(__file__).resolve().parents[1] / "tests" / "core" / "context"
 _COUNT = """
 const { encode } = require("gpt-tokenizer/encoding/o200k_base");
 const texts = JSON.parse(require("fs").readFileSync(0, "utf8"));

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pokayoke.adapters._host.model_client import OnText, collect_reply, collect_reply_async, import_sdk, request_options
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.json.values import read_field
+from pokayoke.core.messages.answers import result_message, result_messages
 from pokayoke.core.messages.messages import text_of
-from pokayoke.core.messages.replies import read_reply, result_message, result_messages
+from pokayoke.core.messages.replies import read_reply
 from pokayoke.core.messages.streams import AnthropicStream
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.dump import dump_compact
-from pokayoke.core.messages.replies import CallIds, read_reply, result_message, to_dict
+from pokayoke.core.messages.answers import result_message
+from pokayoke.core.messages.replies import CallIds, read_reply, to_dict
 from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
 from pokayoke.errors import MissingExtraError
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host.model_client import OnText, collect_reply, collect_reply_async, import_sdk, request_options
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.messages.answers import result_message
 from pokayoke.core.messages.messages import calls_in
-from pokayoke.core.messages.replies import read_reply, result_message
+from pokayoke.core.messages.replies import read_reply
 from pokayoke.core.messages.streams import ChatStream, ResponsesStream, Stream
 
 if TYPE_CHECKING:

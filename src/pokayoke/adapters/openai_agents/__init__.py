@@ -20,7 +20,7 @@ from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
 from pokayoke.adapters._host.run import AdapterRuns
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.replies import result_message
+from pokayoke.core.messages.answers import result_message
 from pokayoke.errors import MissingExtraError, UsageError
 
 try:

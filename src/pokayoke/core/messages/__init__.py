@@ -1,1 +1,1 @@
-"""Message formats of the model providers."""
+"""Message formats of the model providers: replies, streams, answers, media, tool definitions."""

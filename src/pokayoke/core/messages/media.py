@@ -1,7 +1,8 @@
-"""Pictures and files of a tool's result, as each provider takes them inside the answer to a call.
+"""Converts images and files of a tool's result to each provider's blocks.
 
-In comes a block in the shape of MCP, OpenAI, Anthropic or LangChain, or the bytes a tool returned; out goes the
-provider's own block. What a provider would refuse comes out as nothing: a refused message can never be sent again.
+In: a block in the shape of MCP, OpenAI, Anthropic or LangChain, or the bytes that a tool returned.
+Out: the provider's own block, or None.
+Never: return a block that the provider would refuse: the history with it could never be sent again.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pokayoke.core.json.values import read_field
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
-_MAX_BASE64_CHARS = 5_000_000  # characters of base64; the smallest limit that a provider names for one picture
+_MAX_BASE64_CHARS = 5_000_000  # the smallest limit that a provider documents for one image
 _DATA_URL = re.compile(r"data:([\w.+/-]+);base64,(.*)", re.DOTALL)
 
 
 class _Media(NamedTuple):
-    """A picture, or else a PDF: by value or by address."""
+    """An image or a PDF, by value or by URL."""
 
     kind: str
     data: str
@@ -29,11 +30,11 @@ class _Media(NamedTuple):
 
 
 def media_block_for(block: Any, shape: Literal["anthropic", "responses", "langchain"]) -> dict[str, Any] | None:
-    """Return the block that carries a picture or file to the model; None if this provider takes none such.
+    """Return the block that carries an image or file to the model; None if the provider does not accept it.
 
     Args:
         block: from `Outcome.content`.
-        shape: which one is wanted.
+        shape: the provider's format.
     """
     own: dict[str, Any] = block
     if isinstance(block, dict) and _is_own(block, shape):
@@ -57,14 +58,14 @@ def media_block_for(block: Any, shape: Literal["anthropic", "responses", "langch
 
 
 def _is_own(block: Any, shape: str) -> bool:
-    """Whether a provider's own block says more than what is read here, such as the id of a file it keeps."""
+    """Return whether this is the provider's own block, which may say more, such as the id of a stored file."""
     if shape == "responses":
         return read_field(block, "type") in ("input_image", "input_file")
     return shape == "anthropic" and read_field(read_field(block, "source"), "type") in ("url", "file")
 
 
 def _read_media(block: Any) -> _Media | None:
-    """What a block holds, if both providers take such a thing; an address without a type is taken for a picture's."""
+    """Return a block's media if the providers accept its type; a URL without a type counts as an image."""
     if isinstance(block, Raw):
         body = block.body
         return _build_media(
@@ -92,6 +93,6 @@ def _build_media(kind: str, data: str, url: str, name: str) -> _Media | None:
 
 
 def _first_text(holders: list[Any], *names: str) -> str:
-    """The first of these fields that is a text."""
+    """Return the first of these fields that is a text, or ""."""
     found = (read_field(holder, name) for holder in holders for name in names)
     return next((one for one in found if isinstance(one, str) and one), "")

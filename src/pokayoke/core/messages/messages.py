@@ -1,8 +1,9 @@
-"""Messages in every common shape, read without being changed.
+"""Reads messages in every common shape.
 
-In comes a message as a dict or object: OpenAI chat completions, OpenAI responses items, Anthropic, or
-LangChain; out go its role, its text, the tool calls it makes and those it answers. Which results belong
-to which calls is decided here, once, for everything that shortens or checks a history.
+In: a message as a dict or object: OpenAI chat completions, OpenAI responses items, Anthropic, or LangChain.
+Out: its role, its text, its tool calls and its tool results; one rule says which result belongs to which call, for
+everything that shortens or checks a history.
+Never: change a message.
 """
 
 from __future__ import annotations

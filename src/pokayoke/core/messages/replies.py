@@ -1,32 +1,32 @@
-"""What a model said, read from each provider's reply without a word being changed.
+"""Reads a model's reply in each provider's shape, and the unanswered calls at the end of a history.
 
-In comes a reply of OpenAI (chat completions or responses) or Anthropic, as a dict or as the SDK's object;
-out go its text, its tool calls, why it ended and what it cost, and the messages that belong into the history.
-Argument texts stay the texts they are. What a provider would refuse to see again (ids that are missing or
-equal, names and blocks without a letter) is replaced in the history, so that each call can be answered once.
+In: a reply of OpenAI (chat completions or responses) or Anthropic, as a dict or an SDK object; or a history.
+Out: text, tool calls, stop reason, token counts, and the messages to append to the history. Values that a provider
+would refuse in a history (missing or repeated ids, empty names and blocks) are replaced there.
+Never: change the text of an argument.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
 
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake import is_cut, read_arguments
+from pokayoke.core.intake import ReadCall, is_cut, read_arguments, read_calls
+from pokayoke.core.intake.reading import SchemaLike
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import as_sequence, read_field
-from pokayoke.core.output.model_text import result_text
+from pokayoke.core.messages.messages import calls_in, results_in, role_of
 from pokayoke.errors import UsageError
 
 ReplyShape = Literal["openai", "responses", "anthropic", "text"]
-"""How messages are written: for OpenAI's chat completions or responses, for Anthropic, or without tool calls."""
+"""Format of the messages: OpenAI's chat completions or responses, Anthropic, or text without tool calls."""
 
 _TEXT_TYPES = frozenset({"text", "output_text", "refusal"})
-_LABEL = "<tool_output "
 _NOT_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -34,15 +34,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a model.
 
     Attributes:
-        shape: how it is written.
-        messages: what to append to the history, in that shape.
-        text: what it says to the user; "" if nothing.
-        calls: the tool calls it asks for, in order, each with the reply's stop reason.
-        custom: ids of those calls whose input is free text, where they are answered in a shape of their own.
+        shape: format of the messages.
+        messages: messages to append to the history, in that shape.
+        text: text for the user; "" if there is none.
+        calls: tool calls in order, each with the reply's stop reason.
+        custom: ids of the calls whose input is free text, where the provider expects another kind of answer.
         faithful: False if `messages` cannot carry the arguments of every call as they came.
-        stop_reason: why the provider says it ended; None if it did not say.
-        tokens: what the provider counted for the whole conversation, this reply included, or None.
-        input_tokens: what it counted for the request alone, or None.
+        stop_reason: the provider's stop reason, or None.
+        tokens: the provider's token count of the whole conversation including this reply, or None.
+        input_tokens: the provider's token count of the request alone, or None.
         refused: True if the model refused to answer.
     """
 
@@ -63,12 +63,12 @@ def read_reply(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Con
 
     Args:
         reply: a chat completion, a response, an Anthropic message, or an assistant message of a chat.
-        tools: names of the tools on offer, with their schemas, if calls that stand in the text count
-            too: for models that have no tool calls of their own.
-        taken: ids that the history holds already; a call that comes with one of them gets another.
+        tools: names and schemas of the offered tools, for models without tool calls: then calls written into
+            the text count too.
+        taken: call ids in the history; a call that repeats one of them gets a new id.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: the reply has another shape.
     """
     whole = to_dict(reply)
     ids = CallIds(taken)
@@ -88,18 +88,16 @@ def read_reply(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Con
         )
     if said.calls or tools is None:
         return said
-    from pokayoke.core.messages.spelled import with_text_calls  # noqa: PLC0415 - for models without tool calls
-
-    return with_text_calls(said, tools, ids)
+    return _with_text_calls(said, tools, ids)
 
 
 def to_dict(thing: Any) -> dict[str, Any]:
-    """Return a reply as a dict; SDK objects are dumped, without what is not set."""
+    """Return a reply as a dict; SDK objects are dumped without unset fields."""
     if isinstance(thing, Mapping):
         return dict(cast("Mapping[str, Any]", thing))
     dump = getattr(thing, "model_dump", None)
     if callable(dump):
-        # Servers send words that the SDK's types do not know; that is for us to judge, and nobody is warned.
+        # Servers send values that the SDK's types do not list. The reader judges them, so the SDK need not warn.
         return cast("dict[str, Any]", dump(exclude_unset=True, warnings=False))
     for name in ("openai", "anthropic"):
         made = getattr(thing, name, None)
@@ -108,79 +106,19 @@ def to_dict(thing: Any) -> dict[str, Any]:
     return {}
 
 
-def result_message(outcome: Outcome, shape: ReplyShape = "openai", *, custom: bool = False) -> dict[str, Any]:
-    """Return the message (or item) that answers a call with its outcome.
-
-    For Anthropic that is a block: all blocks of one reply belong into one user message, see `result_messages`. Pictures
-    and PDFs go along to Anthropic and the responses API; a tool message of the chat completions holds text alone.
-
-    Args:
-        outcome: what became of the call.
-        shape: which one is wanted.
-        custom: True if the call's input was free text; the responses API answers that with an item of its own.
-    """
-    if shape == "openai":
-        return {"role": "tool", "tool_call_id": outcome.call_id, "content": outcome.text}
-    if shape == "text":
-        return {"role": "user", "content": _label_text(outcome)}
-    if shape == "responses":
-        kind = "custom_tool_call_output" if custom else "function_call_output"
-        output = _with_media(outcome, shape, "input_text") if outcome.content else outcome.text
-        return {"type": kind, "call_id": outcome.call_id, "output": output}
-    content = _with_media(outcome, shape, "text") if outcome.content else outcome.text
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id, "content": content}
-    return block if outcome.ok else {**block, "is_error": True}
-
-
-def _label_text(outcome: Outcome) -> str:
-    """The text behind a label: where the user's side answers calls, nothing else tells it from what they say."""
-    said, label, shown = outcome.text.partition(_LABEL)
-    if not said:
-        return outcome.text
-    trust = "checked" if outcome.ok else "error"
-    front = result_text(said.strip(), tool=outcome.tool, call_id=outcome.call_id, trust=trust)
-    return f"{front}\n{label}{shown}" if label else front
-
-
-def _with_media(outcome: Outcome, shape: Literal["responses", "anthropic"], kind: str) -> str | list[dict[str, Any]]:
-    """The text, and behind it the pictures and files that the provider takes there."""
-    from pokayoke.core.messages.media import media_block_for  # noqa: PLC0415 - for tools that return such a thing
-
-    media = [block for one in outcome.content if (block := media_block_for(one, shape)) is not None]
-    return [{"type": kind, "text": outcome.text}, *media] if media else outcome.text
-
-
-def result_messages(
-    outcomes: Iterable[Outcome], shape: ReplyShape = "openai", *, custom: Container[str] = ()
-) -> list[dict[str, Any]]:
-    """Return what to append to the history after all calls of one reply were taken.
-
-    Args:
-        outcomes: what became of the calls, in order.
-        shape: which one is wanted.
-        custom: ids of the calls whose input was free text, as in `Reply.custom`.
-    """
-    made = [result_message(outcome, shape, custom=outcome.call_id in custom) for outcome in outcomes]
-    if not made or shape in ("openai", "responses"):
-        return made
-    # The sides of such a chat take turns, so all answers are one message.
-    content = made if shape == "anthropic" else "\n".join(one["content"] for one in made)
-    return [{"role": "user", "content": content}]
-
-
 class CallIds:
-    """Gives every call an id that no other call of the conversation has.
+    """Gives every call an id that is unique in the conversation.
 
     Args:
-        taken: ids that are used already.
+        taken: ids in use.
     """
 
     def __init__(self, taken: Container[str] = ()) -> None:
-        """Begin with those that are taken."""
+        """Start with the ids in use."""
         self._taken, self._given = taken, set[str]()
 
     def unique_id(self, wanted: Any, base: str = "call") -> str:
-        """Return the wanted id if it is one and free, else a fresh one made of it (or of `base`)."""
+        """Return the wanted id if it is a free text, else a new one made from it (or from `base`)."""
         ident = wanted if isinstance(wanted, str) else ""
         fresh, number = ident, 1
         while not fresh or fresh in self._given or fresh in self._taken:
@@ -197,7 +135,7 @@ def _read_chat(whole: dict[str, Any], ids: CallIds) -> Reply:
     stop = choice.get("finish_reason")
     asked = [to_dict(one) for one in as_sequence(message.get("tool_calls"))]
     if not asked and (old := message.get("function_call")):
-        # The former spelling of one call; its answer needs an id, so the message gets the present one.
+        # The deprecated form of a single call. Its answer needs an id, so the message gets the current form.
         asked = [{"type": "function", "function": old}]
     calls: list[ToolCall] = []
     written: list[dict[str, Any]] = []
@@ -264,7 +202,7 @@ def _read_response(whole: dict[str, Any], ids: CallIds) -> Reply:
 
 
 def _response_stop(whole: dict[str, Any]) -> str | None:
-    """Only a completed response is known to be whole; of the others the reason is kept where it says so."""
+    """Return the stop reason: `completed`, a reason that proves a cut, or else `incomplete`."""
     status = whole.get("status")
     if status is None or status == "completed":
         return cast("str | None", status)
@@ -288,14 +226,14 @@ def _read_anthropic(whole: dict[str, Any], ids: CallIds) -> Reply:
             block = {**block, "id": call.id, "name": history_name(call.name)}
             calls.append(call)
         if "input" in block:
-            # The API takes objects only. A text that cannot be read as one is answered by its id.
+            # The API accepts only objects. The answer to an unreadable text refers to the call by its id.
             sent = _as_object(block["input"])
             faithful = faithful and sent is not None
             block["input"] = sent or {}
         if block.get("type") == "text":
             texts.append(_content_text([block]))
             if not texts[-1].strip():
-                continue  # the API refuses to see it again
+                continue  # the API refuses an empty block
         kept.append(block)
     return Reply(
         shape="anthropic",
@@ -311,7 +249,7 @@ def _read_anthropic(whole: dict[str, Any], ids: CallIds) -> Reply:
 
 
 def _build_call(ident: str, inner: dict[str, Any], stop: str | None) -> ToolCall:
-    """The call as it came. Arguments of a shape that no provider documents become the text that shows them."""
+    """Return the call as it came. Arguments of an undocumented type become their JSON text."""
     name, given = inner.get("name"), inner.get("arguments", inner.get("input"))
     if given is None:
         given = ""
@@ -326,7 +264,7 @@ def _as_text(arguments: Any) -> str:
 
 
 def _as_object(given: Any) -> dict[str, Any] | None:
-    """The object a text stands for, or None. Only what may run counts as read."""
+    """Return arguments as an object, or None. Accepts only a text whose reading may run."""
     if isinstance(given, dict):
         return cast("dict[str, Any]", given)
     reading = read_arguments(given) if isinstance(given, str) else None
@@ -345,9 +283,9 @@ def _content_text(content: Any) -> str:
 
 
 def _count_tokens(usage: Any, into: str, out: str | None = None) -> int | None:
-    """What the provider counted; parts that were read from a cache are part of the conversation, too.
+    """Return the provider's token count, cached parts included.
 
-    A count without input is none: no request is empty, and it would make a long conversation look short.
+    A count without input tokens is ignored: no request is empty, and it would make a long conversation look short.
     """
     counts = to_dict(usage or {})
     parts = (into, "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -356,3 +294,78 @@ def _count_tokens(usage: Any, into: str, out: str | None = None) -> int | None:
         return sent or None
     total, written = counts.get("total_tokens"), counts.get(out)
     return total if isinstance(total, int) else sent + (written if isinstance(written, int) else 0)
+
+
+def _with_text_calls(said: Reply, tools: Mapping[str, Any], ids: CallIds) -> Reply:
+    """Return a reply with the calls written into its text.
+
+    Args:
+        said: a reply without calls.
+        tools: names and schemas of the offered tools.
+        ids: source of the calls' ids.
+    """
+    found = read_calls(said.text, tools=tools, stop_reason=said.stop_reason)
+    if not found.calls:
+        return said
+    calls = tuple(_build_text_call(one, ids.unique_id(None, "text"), said, tools.get(one.name)) for one in found.calls)
+    return msgspec.structs.replace(said, calls=calls, text=found.rest, shape="text")
+
+
+def _build_text_call(found: ReadCall, ident: str, said: Reply, schema: SchemaLike | None) -> ToolCall:
+    """Return the call with the arguments as read, or with an unreadable text and the reason of its refusal."""
+    reading = found.reading
+    unread = reading.reason
+    arguments: Any = said.text[found.span[0] : found.span[1]]
+    if reading.grade in ("exact", "lossless") and reading.value is not None:
+        arguments, unread = reading.value, None
+    elif reading.grade == "edited":  # the model gets the text as written, so the text is read again
+        for candidate in _texts_in(read_arguments(arguments).value):
+            again = read_arguments(candidate, schema=schema)
+            if (again.grade, again.value) == (reading.grade, reading.value):
+                arguments, unread = candidate, None
+    if unread is not None and read_arguments(arguments, schema=schema).reason != unread:
+        arguments = f"[{arguments}]"  # never an object: a replay of the trace sees only this text
+    return ToolCall(ident, found.name, arguments, stop_reason=said.stop_reason, unread=unread)
+
+
+def _texts_in(value: Mapping[str, Any] | None) -> Iterable[str]:
+    """Yield the texts in an envelope, at every level."""
+    for held in (value or {}).values():
+        if isinstance(held, str):
+            yield held
+        elif isinstance(held, dict):
+            yield from _texts_in(cast("dict[str, Any]", held))
+
+
+def pending_calls(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = None) -> Reply | None:
+    """Return the unanswered calls at the end of a history, as a reply without messages.
+
+    The reply's stop reason is no longer known.
+
+    Args:
+        messages: the history.
+        tools: as in `read_reply`, for models that write their calls into the text.
+
+    Returns:
+        the calls in order; None if every call is answered or a user message follows them.
+    """
+    end = len(messages)
+    while end and role_of(messages[end - 1]) in ("assistant", "tool"):
+        end -= 1
+    tail = messages[end:]
+    found: Reply | None = None
+    waiting: list[ToolCall] = []
+    for message in tail:
+        for one in results_in(message):  # a result without an id answers the only call of the deprecated form
+            waiting = [call for call in waiting if call.id != one.id] if one.id else waiting[1:]
+        if calls_in(message):
+            found = read_reply(
+                {"output": [message]} if role_of(message) and not read_field(message, "role") else message
+            )
+            waiting += found.calls
+    if found is None and tools is not None and tail:
+        found = read_reply(tail[-1], tools=tools)
+        waiting += found.calls
+    if found is None or not waiting:
+        return None
+    return msgspec.structs.replace(found, messages=(), calls=tuple(waiting))

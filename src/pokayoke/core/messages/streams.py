@@ -1,9 +1,9 @@
-"""A reply that comes in pieces, put together without guessing.
+"""Assembles a streamed reply.
 
-In come a provider's stream events, as dicts or SDK objects, in order; out comes the reply as it would have
-come whole. Fragments of arguments are joined by their place in the message (ids mostly come once), several at
-one place by the ids they carry, and stay the text they are: SDK helpers complete cut text without a word. No call
-may start before the reply's stop reason is known, so nothing is handed out earlier.
+In: a provider's stream events in order, as dicts or SDK objects.
+Out: the reply as it would have come whole. Fragments of arguments are joined by their place in the message, as ids
+mostly come once; several calls at one place by their ids.
+Never: complete a cut text, as SDK helpers silently do; return a call before the stop reason is known.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.replies import to_dict
 
 CUT_STOP_REASON: Final = "incomplete"
-"""The stop reason of a stream that ended without giving one: it broke off, so none of its calls may run."""
+"""The stop reason of a stream that ended without one: it broke, so none of its calls may run."""
 
 
 class Stream(Protocol):
-    """Puts one reply together."""
+    """Assembles one reply."""
 
     def add_event(self, event: Any) -> str:
-        """Take the next event; return the text for the user that it brings."""
+        """Add the next event; return its text for the user."""
         ...
 
     def build_reply(self) -> dict[str, Any]:
-        """Return what has come so far as a whole reply, readable by `spoken`."""
+        """Return the events so far as a whole reply, readable by `read_reply`."""
         ...
 
 
 _Place = tuple[int, int]
-"""The index that the server gives, and a number of our own: some servers give every call the index 0."""
+"""The server's index and a number of our own: some servers give every call the index 0."""
 
 
 class _PlaceIndex:
-    """Where the pieces of a reply belong."""
+    """Maps the pieces of a reply to the calls and blocks they belong to."""
 
     def __init__(self) -> None:
         self._latest: dict[int, _Place] = {}
@@ -43,11 +43,11 @@ class _PlaceIndex:
         self._count = 0
 
     def latest_place(self, index: int) -> _Place | None:
-        """Return the place that the latest piece of an index went to."""
+        """Return the place of the latest piece with this index."""
         return self._latest.get(index)
 
     def index_of(self, ident: Any, otherwise: int) -> int:
-        """Return the index of what has this id."""
+        """Return the index of the piece with this id, else `otherwise`."""
         known = self._named.get((None, ident)) if isinstance(ident, str) else None
         return otherwise if known is None else known[0]
 
@@ -55,10 +55,10 @@ class _PlaceIndex:
         """Return the place of a piece.
 
         Args:
-            index: the server's own number of it.
-            ident: the id it carries, if any. One that is known at this index says more than the index.
-            begins: True if what has no known id there is something new; else it goes on with what has its id at
-                another index, or with the latest at this one.
+            index: the server's index.
+            ident: its id, if any. An id known at this index takes precedence over the index.
+            begins: True if a piece without a known id at this index starts something new; otherwise it continues the
+                piece with its id at another index, or the latest at this one.
         """
         known: _Place | None = None
         if named := isinstance(ident, str) and bool(ident):
@@ -77,7 +77,7 @@ class ChatStream:
     """Chunks of an OpenAI chat completion."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls: dict[_Place, _PartialCall] = {}
@@ -86,13 +86,13 @@ class ChatStream:
         self._usage: Any = None
 
     def add_event(self, event: Any) -> str:
-        """Take a chunk; return its text."""
+        """Add a chunk; return its text."""
         chunk = to_dict(event)
         self._usage = chunk.get("usage") or self._usage
         said: list[str] = []
         for one in as_sequence(chunk.get("choices")):
             choice = to_dict(one)
-            if choice.get("index"):  # one answer is guarded, the first
+            if choice.get("index"):  # only the first choice is guarded
                 continue
             delta = to_dict(choice.get("delta") or {})
             self._finish = _stronger_stop_reason(self._finish, choice.get("finish_reason"))
@@ -101,7 +101,7 @@ class ChatStream:
                 self._refusal.append(refusal)
             for place, part in enumerate(as_sequence(delta.get("tool_calls"))):
                 self._add_piece(place, to_dict(part))
-            if old := delta.get("function_call"):  # the former spelling of one call
+            if old := delta.get("function_call"):  # the deprecated form of a single call
                 self._add_piece(0, {"function": old})
         self._text += said
         return "".join(said)
@@ -129,23 +129,23 @@ class ChatStream:
 
 
 def _stronger_stop_reason(known: Any, told: Any) -> Any:
-    """The later stop reason, unless the earlier one proves that the reply was cut."""
+    """Return the later stop reason, unless the earlier one proves that the reply was cut."""
     return known if is_cut(known) else told or known
 
 
 def _piece_text(content: Any) -> str:
-    """The text of a piece: some servers send it in parts, beside their thoughts."""
+    """Return the text of a piece: some servers send it in parts, next to reasoning."""
     parts = [content] if isinstance(content, str) else [read_field(one, "text") for one in as_sequence(content)]
     return "".join([part for part in parts if isinstance(part, str)])
 
 
 def _tool_name(part: dict[str, Any]) -> Any:
-    """The name of a tool in a piece of a call: it stands where the call begins, and mostly there alone."""
+    """Return the tool name in a piece of a call: mostly only the first piece has one."""
     return to_dict(part.get("function") or part.get("custom") or {}).get("name")
 
 
 class _PartialCall:
-    """One call of a chat completion, as far as it has come."""
+    """One call of a chat completion, as received so far."""
 
     def __init__(self) -> None:
         self.call: dict[str, Any] = {"id": None, "type": "function"}
@@ -153,7 +153,7 @@ class _PartialCall:
         self.given: Any = None
 
     def is_followed_by(self, part: dict[str, Any]) -> bool:
-        """Whether a part begins another call: an id and a name of its own, where those of this one are known."""
+        """Return whether a part begins another call: it has another id and a name, and this call already has a name."""
         ident, name = part.get("id"), _tool_name(part)
         begins = bool(self.name and name and ident) and ident != self.call["id"]
         return begins and bool(self.call["id"] or self.given or name != self.name)
@@ -164,13 +164,13 @@ class _PartialCall:
         self.call["id"] = self.call["id"] or part.get("id")
         self.call["type"] = "custom" if "custom" in (kind, part.get("type")) else self.call["type"]
         name = inner.get("name")
-        if isinstance(name, str) and name != self.name:  # a piece; a server that repeats it sends the same again
+        if isinstance(name, str) and name != self.name:  # a fragment; a server that repeats the name sends it unchanged
             self.name += name
         piece = inner.get("arguments", inner.get("input"))
         if isinstance(piece, str) and isinstance(self.given, str | None):
             self.given = (self.given or "") + piece
         elif piece is not None:
-            self.given = piece if self.given is None else [self.given, piece]  # several values: nothing to run
+            self.given = piece if self.given is None else [self.given, piece]  # several values cannot run
 
     def build_call(self) -> dict[str, Any]:
         kind = self.call["type"]
@@ -182,14 +182,14 @@ class ResponsesStream:
     """Events of an OpenAI response."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._items: dict[_Place, dict[str, Any]] = {}
         self._parts: dict[_Place, dict[int, dict[str, Any]]] = {}
         self._places = _PlaceIndex()
         self._end: dict[str, Any] | None = None
 
     def add_event(self, event: Any) -> str:
-        """Take an event; return its text."""
+        """Add an event; return its text."""
         one = to_dict(event)
         kind, index = str(one.get("type")).removeprefix("response."), one.get("output_index")
         if kind in ("completed", "incomplete", "failed"):
@@ -249,7 +249,7 @@ class AnthropicStream:
     """Events of an Anthropic message."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._message: dict[str, Any] = {}
         self._blocks: dict[_Place, dict[str, Any]] = {}
         self._inputs: dict[_Place, list[str]] = {}
@@ -258,11 +258,11 @@ class AnthropicStream:
         self._usage: dict[str, Any] = {}
 
     def add_event(self, event: Any) -> str:
-        """Take an event; return its text."""
+        """Add an event; return its text."""
         one = to_dict(event)
         kind, index = one.get("type"), one.get("index")
         if not isinstance(index, int):
-            index = 0  # of a server that does not number its blocks: each goes on until the next one starts
+            index = 0  # a server that does not number its blocks: each continues until the next one starts
         if kind == "message_start":
             self._message = to_dict(one.get("message") or {})
             self._add_usage(self._message.get("usage"))
@@ -278,7 +278,7 @@ class AnthropicStream:
         return ""
 
     def _add_usage(self, usage: Any) -> None:
-        """The later count is the whole one; what it leaves out stays."""
+        """Merge a count: the later one wins, fields it leaves out stay."""
         self._usage |= {name: value for name, value in to_dict(usage or {}).items() if value is not None}
 
     def _apply_delta(self, place: _Place, delta: dict[str, Any]) -> str:
@@ -293,7 +293,7 @@ class AnthropicStream:
         return text if isinstance(text, str) else ""
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the message. The input of a call is the text that came, or the object it was started with."""
+        """Return the message. The input of a call is the received text, or the object of its first event."""
         content: list[dict[str, Any]] = []
         for place in sorted(self._blocks):
             block = dict(self._blocks[place])

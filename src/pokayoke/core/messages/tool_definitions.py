@@ -1,4 +1,9 @@
-"""What the model is told about the tools, in each provider's shape and alphabet."""
+"""Builds tool definitions in each provider's format, and instructions for models without tool calls.
+
+In: contracts.
+Out: definitions with names in the provider's alphabet, or a text that lists the tools.
+Never: give two tools one name.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from pokayoke.errors import ContractError
 
 
 def build_definitions(contracts: Iterable[Contract], format: DefinitionFormat = "openai") -> list[dict[str, Any]]:  # noqa: A002 - the published name
-    """Return tool definitions to put into a request.
+    """Return tool definitions for a request.
 
     Args:
         contracts: the tools to offer.
@@ -68,7 +73,7 @@ _BUILDERS = {"openai": _openai_definition, "anthropic": _anthropic_definition, "
 
 
 def build_instructions(tools: Iterable[dict[str, Any]], format: Literal["json", "jsonl"]) -> str:  # noqa: A002 - as above
-    """Return a text that tells a model without tool calls what tools there are and how to write a call down.
+    """Return instructions for a model without tool calls: the tools, and how to write a call.
 
     Args:
         tools: definitions in the format `mcp`.

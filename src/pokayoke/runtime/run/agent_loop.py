@@ -16,9 +16,9 @@ from pokayoke.core.call import Outcome, StopReason, ToolCall
 from pokayoke.core.host_input import as_history, as_whole_number
 from pokayoke.core.intake import is_cut
 from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.messages.answers import result_messages
 from pokayoke.core.messages.messages import calls_in, role_of, text_of
-from pokayoke.core.messages.replies import Reply, read_reply, result_messages
-from pokayoke.core.messages.spelled import pending_calls
+from pokayoke.core.messages.replies import Reply, pending_calls, read_reply
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.errors import UsageError
 from pokayoke.runtime.guard.options import check_hooks

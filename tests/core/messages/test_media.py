@@ -1,12 +1,12 @@
-"""Pictures and files on their way to a model: what each provider takes in the answer to a call."""
+"""Images and files in the answer to a call, as each provider accepts them."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from pokayoke import Outcome, Raw
+from pokayoke.core.messages.answers import result_message
 from pokayoke.core.messages.media import media_block_for
-from pokayoke.core.messages.replies import result_message
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 FILE = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}

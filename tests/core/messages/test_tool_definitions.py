@@ -1,12 +1,11 @@
-"""What a model without tool calls is told about the tools."""
+"""Instructions for models without tool calls."""
 
 import json
 
 import pytest
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.replies import CallIds, read_reply
-from pokayoke.core.messages.spelled import with_text_calls
+from pokayoke.core.messages.replies import read_reply
 from pokayoke.core.messages.tool_definitions import build_definitions, build_instructions
 from pokayoke.errors import ContractError
 
@@ -39,8 +38,7 @@ def test_a_call_written_as_told_is_read(kind):
         .replace("<name of the tool>", "weather")
         .replace("{<its arguments>}", '{"city": "Ulm"}')
     )
-    said = read_reply({"role": "assistant", "content": written})
-    found = with_text_calls(said, {"weather": SCHEMA}, CallIds())
+    found = read_reply({"role": "assistant", "content": written}, tools={"weather": SCHEMA})
     assert [(one.name, one.arguments) for one in found.calls] == [("weather", {"city": "Ulm"})]
 
 
