@@ -9,7 +9,8 @@ import recipes
 import value_damage
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import call_confidence, correct_arguments
+from pokayoke.core.correct.correct import correct_arguments
+from pokayoke.core.gate.confidence import call_confidence
 from pokayoke.core.json.values import equal_json
 from pokayoke.core.policy import Policy
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pokayoke.core.call import Correction
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import call_confidence, correct_arguments
+from pokayoke.core.correct.correct import correct_arguments
+from pokayoke.core.gate.confidence import call_confidence
 from pokayoke.core.json.pointer import get_at
 from pokayoke.core.json.values import equal_json
 from pokayoke.core.schema.facts import facts_at

@@ -8,7 +8,7 @@ import pytest
 
 from pokayoke import Guard, ToolCall
 from pokayoke.core.gate.rules import Principal, as_principal
-from pokayoke.core.ident import as_storable_id, as_text_id
+from pokayoke.core.host_input import as_storable_id, as_text_id
 from pokayoke.errors import UsageError
 
 

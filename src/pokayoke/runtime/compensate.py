@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from pokayoke.core.contract.arguments import is_async
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.rules import is_async
 from pokayoke.core.flow.failures import store_error_text
 from pokayoke.core.flow.resolve import admit_with_proof
 from pokayoke.core.flow.steps import Admit, CheckOwner, NotStarted, Reaction, Returned, TimedOut

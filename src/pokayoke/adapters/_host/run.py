@@ -23,7 +23,7 @@ from pokayoke.adapters._host.control_flow import ControlFlow, Invoke
 from pokayoke.adapters._host.ordering import CallOrdering
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.gate.rules import as_principal
-from pokayoke.core.ident import as_storable_id
+from pokayoke.core.host_input import as_storable_id
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
 

@@ -35,7 +35,7 @@ from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.crewai._model import AgentRun, ModelRequest, PendingCall, has_text_calls, reply_call
 from pokayoke.adapters.crewai._tools import UNKNOWN_TOOL_NAME, GuardedTool, contracts, crewai_name, is_unguarded
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.ident import as_storable_id
+from pokayoke.core.host_input import as_storable_id
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.errors import UsageError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pokayoke.core.contract.arguments import declared_arguments
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.limits import amount_problem
-from pokayoke.core.contract.rules import declared_arguments
 from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.schema.facts import facts_at
 

@@ -16,8 +16,7 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.context.tokens import TokenCounter, estimate_tokens
 from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, HistoryOptions, Identity, Summariser
-from pokayoke.core.host_input import as_history
-from pokayoke.core.ident import as_token_count
+from pokayoke.core.host_input import as_history, as_token_count
 from pokayoke.core.output.preview import Page, take_page
 
 _MOST_TEXTS = 64  # offloaded texts that can be paged through

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.contract.arguments import refuse_argument, remove_argument
-from pokayoke.core.contract.rules import (
-    build_correctors,
-    check_contract,
+from pokayoke.core.contract.arguments import (
     declared_defaults,
     has_user_code,
     is_async,
-    normalise_fields,
+    refuse_argument,
+    remove_argument,
 )
+from pokayoke.core.contract.rules import build_correctors, check_contract, normalise_fields
 from pokayoke.core.contract.terms import (
     DeclaredInvariant,
     Envelope,

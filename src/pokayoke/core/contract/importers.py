@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from pokayoke.core.contract.rules import has_user_code
+from pokayoke.core.contract.arguments import has_user_code
 from pokayoke.core.contract.terms import DeclaredInvariant, Envelope
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.errors import ContractError

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from pokayoke.core.contract.arguments import declared_arguments, may_hold_type, parameters_of
 from pokayoke.core.contract.limits import option_problems
 from pokayoke.core.contract.names import name_problem
-from pokayoke.core.contract.term_rules import INVARIANT_TYPES, envelope_problems, term_problems
-from pokayoke.core.contract.terms import CHOICES, Envelope, Equal, LookupSafe
+from pokayoke.core.contract.terms import (
+    CHOICES,
+    INVARIANT_TYPES,
+    Envelope,
+    Equal,
+    LookupSafe,
+    envelope_problems,
+    term_problems,
+)
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
@@ -71,63 +79,6 @@ def _normalise_roots(contract: Contract, argument: str) -> tuple[str, ...]:
     texts = tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
     # Roots that are resolved already hold what they were resolved to.
     return cast("tuple[str, ...]", given) if given == texts else texts
-
-
-def has_user_code(entry: Any) -> bool:
-    """Return whether the correctors of one field run user code."""
-    entries = cast(Iterable[object], entry if isinstance(entry, tuple) else (entry,))
-    return any(map(callable, entries))
-
-
-def is_async(handler: Callable[..., Any] | None) -> bool:
-    """Return whether calling a handler gives a coroutine."""
-    if handler is None:
-        return False
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - an object with an async __call__
-
-
-def parameters_of(function: Callable[..., Any] | None, *, follow_wrapped: bool = True) -> dict[str, bool] | None:
-    """Return the parameters that can be given by name, and whether they must be; None if any name may, or who knows."""
-    if function is None:
-        return None
-    try:
-        parameters = inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions do not say
-        return None
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return None
-    named = (one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
-    return {one.name: one.default is one.empty for one in named}
-
-
-def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
-    """Return the arguments a schema names at its top level (also through $ref and unions).
-
-    Returns:
-        The subschema by name, and whether other names are ruled out or at least unheard of.
-    """
-    found: dict[str, Any] = {}
-    seen: set[int] = set()
-    complete = True
-    pending: list[Any] = [schema.raw]
-    while pending:
-        node = pending.pop()
-        if not is_object(node) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        for name, value in node.get("properties", {}).items():
-            found.setdefault(name, value)
-        complete = complete and "patternProperties" not in node and "$dynamicRef" not in node
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            pending.extend(node.get(keyword, ()))
-        pending.extend((node.get("then"), node.get("else"), schema.resolve_ref(node)))
-    return found, complete
-
-
-def declared_defaults(schema: Schema) -> dict[str, Any]:
-    """Return the defaults that a schema's own `properties` declare; one in a branch holds for some calls only."""
-    named: dict[str, Any] = schema.raw.get("properties", {}) if is_object(schema.raw) else {}
-    return {name: one["default"] for name, one in named.items() if is_object(one) and "default" in one}
 
 
 def check_contract(contract: Contract) -> None:
@@ -286,17 +237,6 @@ def _is_path_argument(whole: Schema, schema: dict[str, Any]) -> bool:
     if is_object(items) and may_hold_type(schema, "array"):
         return may_hold_type(whole.resolve_ref(items) or items, "string")
     return may_hold_type(schema, "string")
-
-
-def may_hold_type(schema: dict[str, Any], kind: str) -> bool:
-    """Return whether a subschema leaves room for a type, as far as it says."""
-    types = schema.get("type")
-    if types is not None:
-        return kind in ([types] if isinstance(types, str) else types)
-    branches = schema.get("anyOf") or schema.get("oneOf")
-    return branches is None or any(
-        isinstance(one, dict) and may_hold_type(cast(dict[str, Any], one), kind) for one in branches
-    )
 
 
 def _effect_problems(contract: Contract) -> Iterator[str]:

@@ -9,17 +9,15 @@ value goes back as it came, with everything that is still wrong.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from pokayoke.core.call import Correction, CorrectionKind, Finding
+from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.check.findings import placeholder_findings
 from pokayoke.core.check.placeholders import find_placeholders, may_hold_placeholder
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.correct.result import CorrectionResult
 
 if TYPE_CHECKING:
     from pokayoke.core.correct.engine import CorrectionRun
@@ -29,27 +27,6 @@ CODES: dict[str, str] = {
     "corrector_failed": "a corrector or input model of the contract raised, or returned what cannot be used",
     "correction_not_allowed": "the input model would change the value, and policy does not allow that class",
 }
-
-_PER_REPAIR = 0.05
-_PER_CORRECTION = 0.1
-_PER_LIKELY = 0.3
-_MOST_FROM_GIVEN = 0.15
-
-
-class CorrectionResult(msgspec.Struct, frozen=True, gc=False):
-    """What became of the arguments.
-
-    Attributes:
-        value: the arguments to use; the very object that came in if nothing was changed.
-        corrections: every change, in the order it was made.
-        findings: what is still wrong; with any, `value` is what came in and must not be used.
-        changed: True if `value` is another value than came in.
-    """
-
-    value: dict[str, Any]
-    corrections: tuple[Correction, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    changed: bool = False
 
 
 def correct_arguments(
@@ -78,31 +55,6 @@ def correct_arguments(
     from pokayoke.core.correct.input_model import apply_input_model  # noqa: PLC0415 - loaded for contracts that have a model
 
     return apply_input_model(value, prepared, contract, kinds)
-
-
-def call_confidence(repairs: Sequence[str], corrections: Sequence[Correction], given: float | None = None) -> float:
-    """Return how certain a call is, from 0 to 1.
-
-    1.0 less 0.05 per repair, 0.1 per correction and 0.3 more per likely one. The same correction of
-    several items of one list counts once: it is one slip of the model. What the host gave is lowered
-    by at most 0.15 in all.
-
-    Args:
-        repairs: names of the repairs that made the text parse.
-        corrections: what was changed to make the value fit.
-        given: the host's own confidence; what is no number from 0 to 1 is brought there, NaN to 0.
-    """
-    slips = {
-        (tuple("*" if step.isdecimal() else step for step in item.at.split("/")), item.rule, item.kind)
-        for item in corrections
-    }
-    likely = sum(kind == "likely" for _, _, kind in slips)
-    less = _PER_REPAIR * len(repairs) + _PER_CORRECTION * len(slips) + _PER_LIKELY * likely
-    start = 1.0
-    if given is not None:
-        start = 0.0 if math.isnan(given) else min(1.0, max(0.0, given))
-        less = min(less, _MOST_FROM_GIVEN)
-    return round(max(0.0, start - less), 6)
 
 
 def _is_clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -> bool:

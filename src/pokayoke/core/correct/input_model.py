@@ -11,7 +11,7 @@ from pokayoke.core.call import Correction, CorrectionKind, Finding
 from pokayoke.core.check.findings import find_issues
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.correctors import is_exact_json, user_code_finding
-from pokayoke.core.correct.correct import CorrectionResult
+from pokayoke.core.correct.result import CorrectionResult
 from pokayoke.core.json.pointer import to_pointer
 from pokayoke.core.json.values import equal_json
 

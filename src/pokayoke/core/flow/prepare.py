@@ -16,13 +16,15 @@ from pokayoke.core.call import Decision, Finding, ToolCall, Verdict
 from pokayoke.core.check.findings import required_fields_sentence
 from pokayoke.core.check.placeholders import may_hold_placeholder
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import CorrectionResult, call_confidence, correct_arguments
+from pokayoke.core.correct.correct import correct_arguments
+from pokayoke.core.correct.result import CorrectionResult
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.states import PreparedCall
 from pokayoke.core.flow.steps import Raised, Reaction, Returned, RunUserCode, Step
+from pokayoke.core.gate.confidence import call_confidence
 from pokayoke.core.gate.rules import RuleInput, access_finding, first_finding, stop_reason_for
-from pokayoke.core.host_input import not_a_call_error
+from pokayoke.core.host_input import as_call
 from pokayoke.core.intake import (
     REFUSALS,
     Reading,
@@ -57,7 +59,7 @@ def prepare_call(
         UsageError: `call` is no `ToolCall`.
     """
     if not isinstance(cast("object", call), ToolCall):
-        raise not_a_call_error(call)
+        as_call(call)  # raises
     snapshot, monitors = env.snapshot, env.snapshot.policy.mode == "monitor"
     plan = snapshot.find_plan(call.name, lambda: [one.name for one in snapshot.offered_tools(env.principal)])
     if is_cut(call.stop_reason):

@@ -7,7 +7,7 @@ what others do at the same moment (mode, limits, approvals, claims) are `core/le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -16,7 +16,7 @@ from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.check.findings import clarification_question
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.gate.paths import check_path, normalise_path_fast
-from pokayoke.core.ident import as_text_id
+from pokayoke.core.host_input import as_text_id, expect
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.errors import UsageError
@@ -54,10 +54,8 @@ def as_principal(who: str | dict[str, Any] | Principal | None) -> Principal | No
         who = Principal(str(ident) if type(ident) is int else ident, who.get("roles", ()))
     elif not isinstance(who, Principal):
         who = Principal(who)
-    roles = cast("object", who.roles)
-    if not isinstance(roles, (tuple, list, set, frozenset)):
-        raise UsageError(f"the roles of a principal are a list of texts, got {type(roles).__name__}")
-    known = [as_text_id(role, "a principal's role", empty=True) for role in cast("Collection[object]", roles)]
+    roles = expect(who.roles, (tuple, list, set, frozenset), "the roles of a principal are a list of texts")
+    known = [as_text_id(role, "a principal's role", empty=True) for role in roles]
     return Principal(as_text_id(who.id, "principal"), tuple(known))
 
 

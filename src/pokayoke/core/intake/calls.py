@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from pokayoke.core.host_input import expect
 from pokayoke.core.intake.arguments import MAX_CHARS, MAX_DEPTH
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, refused_reading
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -42,8 +43,7 @@ def read_calls(
     """
     if text is None:
         return Calls()
-    if not isinstance(cast("object", text), (str, bytes)):
-        raise UsageError(f"read_calls takes the text of a message, got {type(text).__name__}: join its blocks")
+    expect(text, (str, bytes), "read_calls takes the text of a message", ": join its blocks")
     if tools is not None and (isinstance(tools, str) or not isinstance(cast("object", tools), Iterable)):
         raise UsageError(f"tools are names, or names with their schemas, got {type(tools).__name__}")
     try:

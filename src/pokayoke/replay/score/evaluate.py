@@ -17,7 +17,8 @@ from msgspec import UNSET
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.correct.correct import call_confidence, correct_arguments
+from pokayoke.core.correct.correct import correct_arguments
+from pokayoke.core.gate.confidence import call_confidence
 from pokayoke.core.gate.rules import Rule, RuleInput, first_finding, rules_for
 from pokayoke.core.intake import Reading, read_arguments, reading_finding
 from pokayoke.core.json.pointer import get_at, parse_pointer

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 import msgspec
 
 from pokayoke.core.flow.questions import apply_approved_review
-from pokayoke.core.ident import as_text_id
+from pokayoke.core.host_input import as_text_id
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pokayoke.core.call import Finding
-from pokayoke.core.contract.rules import is_async
+from pokayoke.core.contract.arguments import is_async
 from pokayoke.core.flow.failures import store_error_text
 from pokayoke.core.flow.steps import (
     Admit,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from pokayoke.core.call import Finding
-from pokayoke.core.contract.rules import is_async
+from pokayoke.core.contract.arguments import is_async
 from pokayoke.core.flow.failures import not_recorded_finding, store_error_text
 from pokayoke.core.flow.steps import (
     Admit,

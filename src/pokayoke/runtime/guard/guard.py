@@ -15,7 +15,7 @@ from pokayoke.core.contract.contract import Contract, require_output_contract
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.flow.questions import apply_approved_review
 from pokayoke.core.gate.rules import Principal, as_principal
-from pokayoke.core.ident import as_text_id
+from pokayoke.core.host_input import as_text_id, check_hooks
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import Policy
@@ -29,7 +29,7 @@ from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.config.config import PolicyFile, load_policy
 from pokayoke.runtime.guard.alerts import Alerts
 from pokayoke.runtime.guard.onlookers import prepare_background, prepare_webhook
-from pokayoke.runtime.guard.options import as_clock, as_failure_kinds, as_store, as_tools, check_hooks, share_store
+from pokayoke.runtime.guard.options import as_clock, as_failure_kinds, as_store, as_tools, share_store
 from pokayoke.runtime.guard.output_counter import OutputMonitor
 from pokayoke.runtime.memory.run_memory import RunMemory
 from pokayoke.runtime.run.run import Run, guard_closed_error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -37,39 +36,6 @@ def as_failure_kinds(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
         if not isinstance(kind, Kind):
             raise ConfigurationError(f"loop_kinds is a list of Kind(name, what, ...), not of {kind!r}")
     return cast("tuple[Kind, ...]", given)
-
-
-def check_hooks(arguments: int = 1, /, **hooks: object) -> None:
-    """Refuse what is to be called later and cannot be.
-
-    Args:
-        arguments: with how many.
-        hooks: what is called, by the name of its parameter.
-
-    Raises:
-        ConfigurationError: a hook is no function, or none of so many arguments.
-    """
-    for name, hook in hooks.items():
-        if hook is None:
-            continue
-        if not callable(hook):
-            raise ConfigurationError(f"{name} is a function, or None; not {hook!r}")
-        if not _can_take(hook, arguments):
-            told = "one argument" if arguments == 1 else f"{arguments} arguments"
-            raise ConfigurationError(f"{name} is called with {told}, which {hook!r} does not take")
-
-
-def _can_take(function: Callable[..., Any], number: int) -> bool:
-    """True unless it is known that a function cannot be called with so many arguments."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions do not say
-        return True
-    try:
-        signature.bind(*(None,) * number)
-    except TypeError:
-        return False
-    return True
 
 
 def as_store(store: str | Store | None) -> Store:

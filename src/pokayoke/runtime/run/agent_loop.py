@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pokayoke.core.call import Outcome, StopReason, ToolCall
-from pokayoke.core.host_input import as_history, as_whole_number
+from pokayoke.core.host_input import as_history, as_whole_number, check_hooks
 from pokayoke.core.intake import is_cut
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.answers import result_messages
@@ -21,7 +21,6 @@ from pokayoke.core.messages.messages import calls_in, role_of, text_of
 from pokayoke.core.messages.replies import Reply, pending_calls, read_reply
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.errors import UsageError
-from pokayoke.runtime.guard.options import check_hooks
 from pokayoke.runtime.run.compaction import RunHistory
 
 if TYPE_CHECKING:

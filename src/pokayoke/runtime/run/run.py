@@ -22,8 +22,7 @@ from pokayoke.core.flow.states import AdmittedCall, Attempts
 from pokayoke.core.flow.steps import Reaction, Step
 from pokayoke.core.flow.walk import run_call
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.host_input import as_prompt
-from pokayoke.core.ident import as_stop_reason, as_token_count
+from pokayoke.core.host_input import as_prompt, as_stop_reason, as_token_count
 from pokayoke.core.messages.tool_definitions import build_definitions, build_instructions
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.core.state.loop_guard import TurnHistory

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.states import AdmittedCall
 from pokayoke.core.flow.steps import Raised, Reaction, Returned
+from pokayoke.core.host_input import expect
 from pokayoke.errors import ToolError, UsageError
 from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
 
@@ -68,9 +69,8 @@ def close_ticket(ticket: Ticket, run_id: str) -> Outcome | None:
     Raises:
         UsageError: it is none, was handed in before, or to another run than the one it is of.
     """
-    if not isinstance(cast("object", ticket), Ticket):
-        raise UsageError(f"finish() takes the ticket that begin(call) returned, got {type(ticket).__name__}")
-    return ticket.close(run_id)
+    known: Ticket = expect(ticket, Ticket, "finish() takes the ticket that begin(call) returned")
+    return known.close(run_id)
 
 
 def build_reaction(result: Any, error: BaseException | str | None) -> Reaction:

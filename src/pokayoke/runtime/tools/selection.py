@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.importers import did_you_mean
 from pokayoke.core.contract.names import fold_name
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.host_input import as_whole_number
+from pokayoke.core.host_input import as_whole_number, expect
 from pokayoke.core.text.clip import clip
 from pokayoke.errors import UsageError
 from pokayoke.runtime.tools.view import FINDERS, OWN_TOOLS
@@ -89,8 +89,7 @@ class Selection:
 
     def __init__(self, run: Run, text: str, most: int, used: Iterable[str] = ()) -> None:
         """Choose the candidates for a text."""
-        if not isinstance(cast("object", text), str):
-            raise UsageError(f"tools are chosen for a text, got {type(text).__name__}: take the text of the message")
+        expect(text, str, "tools are chosen for a text", ": take the text of the message")
         if as_whole_number(most, "the number of candidates") < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
         self._view = run.view

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from pokayoke.core.contract.arguments import has_user_code, parameters_of
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.contract.rules import has_user_code, parameters_of
 from pokayoke.core.json.values import properties_of
 from pokayoke.core.versions.lock import ContractLock, ToolLock, promise_digest
 from pokayoke.errors import ConfigurationError, ContractError
