@@ -1,40 +1,54 @@
-"""Listens at an OpenAI client for why a reply ended, on behalf of frameworks that do not keep it.
+"""Why a reply ended, read at an OpenAI client for frameworks that do not keep it.
 
-A framework's own model takes a client; it gets one that is the same, but for the methods that ask the model: they
-look at what comes back. While nobody listens, nothing is changed.
+In: the client that a framework's own model uses. Out: a client like it whose replies also record why they ended.
+Never: a change of a reply that is not being captured.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
+from pokayoke.adapters._host.proxy import Proxy
 from pokayoke.core.intake.stop_reasons import is_cut
 
-__all__ = ["CAPTURED_REASONS", "Proxy", "capture_finish_reasons", "captured_stream", "cut_or_last"]
+__all__ = ["capture_finish_reasons", "captured_reply", "captured_stream", "cut_or_last"]
 
-CAPTURED_REASONS: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
-"""Where the reasons go that are heard during a request; None if nobody listens."""
+_reasons_var: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
+"""Where the reasons of the request in progress go; None if nothing captures them."""
 _INCOMPLETE = "incomplete"
 
 
 def capture_finish_reasons(client: Any) -> Any:
-    """Return a client of the OpenAI SDK that is listened to; anything else stays what it is."""
+    """Return a client like this one whose reasons are captured; anything but a client of the OpenAI SDK unchanged."""
     known = type(client).__module__.partition(".")[0] == "openai"
     return _Client(client) if known else client
 
 
-async def captured_stream(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
-    """Pass events on. The request is made with the first of them, and only then is somebody listening."""
+async def captured_reply(reply: Awaitable[Any]) -> tuple[Any, list[Any]]:
+    """Return a reply, and the reasons for its end that came from the client."""
+    reasons: list[Any] = []
+    token = _reasons_var.set(reasons)
+    try:
+        return await reply, reasons
+    finally:
+        _reasons_var.reset(token)
+
+
+async def captured_stream(events: Any, reasons: list[Any]) -> AsyncGenerator[Any]:
+    """Pass events on, and add the reasons for their end to `reasons`.
+
+    A framework makes the request when the first event is fetched, so the reasons are captured from there.
+    """
     source = aiter(events)
     try:
-        token = CAPTURED_REASONS.set(stops)
+        token = _reasons_var.set(reasons)
         try:
             first = await anext(source, None)
         finally:
-            CAPTURED_REASONS.reset(token)
+            _reasons_var.reset(token)
         if first is not None:
             yield first
             async for event in source:
@@ -44,21 +58,9 @@ async def captured_stream(events: Any, stops: list[Any]) -> AsyncGenerator[Any]:
             await source.aclose()
 
 
-def cut_or_last(stops: list[Any]) -> Any:
+def cut_or_last(reasons: list[Any]) -> Any:
     """Return the reason that counts: one that proves a cut, if there is one, else the last."""
-    return next((stop for stop in stops if is_cut(stop)), stops[-1]) if stops else None
-
-
-class Proxy:
-    """Stands before an object and hands on everything it does not do itself."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_inner":  # not yet there, as while it is copied
-            raise AttributeError(name)
-        return getattr(self._inner, name)
+    return next((reason for reason in reasons if is_cut(reason)), reasons[-1]) if reasons else None
 
 
 class _Client(Proxy):
@@ -75,7 +77,7 @@ class _Client(Proxy):
         return _Responses(self._inner.responses)
 
     def with_options(self, **options: Any) -> _Client:
-        """Frameworks turn the client's own retries off with this."""
+        """Return the same for the client with other options; frameworks turn off its retries with this."""
         return _Client(self._inner.with_options(**options))
 
 
@@ -92,48 +94,48 @@ class _Chat(Proxy):
 
 
 class _Completions(Proxy):
-    async def create(self, **asked: Any) -> Any:
-        reply = await self._inner.create(**asked)
-        stops = CAPTURED_REASONS.get()
-        if stops is None:
+    async def create(self, **given: Any) -> Any:
+        reply = await self._inner.create(**given)
+        reasons = _reasons_var.get()
+        if reasons is None:
             return reply
-        return _capture_reply(reply, stops) if hasattr(reply, "choices") else _ChunkStream(reply, stops)
+        return _capture_reply(reply, reasons) if hasattr(reply, "choices") else _ChunkStream(reply, reasons)
 
-    async def parse(self, **asked: Any) -> Any:
-        stops = CAPTURED_REASONS.get()
+    async def parse(self, **given: Any) -> Any:
+        reasons = _reasons_var.get()
         try:
-            reply = await self._inner.parse(**asked)
+            reply = await self._inner.parse(**given)
         except Exception as error:
             # The SDK raises at a reply that was cut, and keeps the reply inside the exception.
             reply = getattr(error, "completion", None)
-            if stops is None or reply is None:
+            if reasons is None or reply is None:
                 raise
-        return reply if stops is None else _capture_reply(reply, stops)
+        return reply if reasons is None else _capture_reply(reply, reasons)
 
-    def stream(self, **asked: Any) -> Any:
-        opening, stops = self._inner.stream(**asked), CAPTURED_REASONS.get()
-        return opening if stops is None else _TypedStream(opening, stops)
+    def stream(self, **given: Any) -> Any:
+        opening, reasons = self._inner.stream(**given), _reasons_var.get()
+        return opening if reasons is None else _TypedStream(opening, reasons)
 
 
 class _Responses(Proxy):
-    async def create(self, **asked: Any) -> Any:
-        reply = await self._inner.create(**asked)
-        stops = CAPTURED_REASONS.get()
-        if stops is not None and getattr(reply, "status", None) == "incomplete":
-            stops.append(getattr(reply.incomplete_details, "reason", None) or _INCOMPLETE)
+    async def create(self, **given: Any) -> Any:
+        reply = await self._inner.create(**given)
+        reasons = _reasons_var.get()
+        if reasons is not None and getattr(reply, "status", None) == "incomplete":
+            reasons.append(getattr(reply.incomplete_details, "reason", None) or _INCOMPLETE)
             reply.status = "completed"  # a framework would raise; the guard answers the calls instead
         return reply
 
 
 class _TypedStream:
-    """The SDK's typed stream, as its chunks alone: it would raise at a reply that was cut, and at a call's bad JSON."""
+    """The SDK's typed stream, reduced to its chunks: it would raise at a cut reply, and at a call with bad JSON."""
 
-    def __init__(self, opening: Any, stops: list[Any]) -> None:
-        self._opening, self._stops = opening, stops
+    def __init__(self, opening: Any, reasons: list[Any]) -> None:
+        self._opening, self._reasons = opening, reasons
 
     async def __aenter__(self) -> AsyncGenerator[Any]:
         opened = await self._opening.__aenter__()
-        return _chunk_events(_ChunkStream(opened._raw_stream, self._stops))  # noqa: SLF001 - public nowhere
+        return _chunk_events(_ChunkStream(opened._raw_stream, self._reasons))  # noqa: SLF001 - public nowhere
 
     async def __aexit__(self, *exc: object) -> None:
         await self._opening.__aexit__(*exc)
@@ -146,11 +148,11 @@ async def _chunk_events(chunks: _ChunkStream) -> AsyncGenerator[Any]:
 
 
 class _ChunkStream(Proxy):
-    """A stream of chunks; one that ends without a reason broke off."""
+    """A stream of chunks; if it ends without a reason, it broke off."""
 
-    def __init__(self, inner: Any, stops: list[Any]) -> None:
+    def __init__(self, inner: Any, reasons: list[Any]) -> None:
         super().__init__(inner)
-        self._stops, self._ended, self._calls, self._text = stops, False, False, False
+        self._reasons, self._ended, self._calls, self._text = reasons, False, False, False
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
@@ -161,31 +163,31 @@ class _ChunkStream(Proxy):
         except StopAsyncIteration:
             if not self._ended:
                 self._ended = True
-                self._stops.append(_INCOMPLETE)
+                self._reasons.append(_INCOMPLETE)
             raise
         for choice in (chunk.choices or ())[:1]:
             self._calls = self._calls or bool(choice.delta and choice.delta.tool_calls)
             self._text = self._text or bool(choice.delta and choice.delta.content)
             if choice.finish_reason is not None:
                 self._ended = True
-                _capture_reason(choice, self._stops, calls=self._calls, text=self._text)
+                _capture_reason(choice, self._reasons, calls=self._calls, text=self._text)
         return chunk
 
 
-def _capture_reply(reply: Any, stops: list[Any]) -> Any:
-    """Note why a whole reply ended, and make its calls something that no framework's types refuse."""
+def _capture_reply(reply: Any, reasons: list[Any]) -> Any:
+    """Record why a whole reply ended, and fill in fields of its calls that frameworks require."""
     for choice in reply.choices[:1]:
-        said = choice.message
-        _capture_reason(choice, stops, calls=bool(said.tool_calls), text=bool(said.content))
-        for call in said.tool_calls or ():
+        message = choice.message
+        _capture_reason(choice, reasons, calls=bool(message.tool_calls), text=bool(message.content))
+        for call in message.tool_calls or ():
             call.id = call.id or ""
             if (function := getattr(call, "function", None)) is not None:
                 function.name, function.arguments = function.name or "", function.arguments or ""
     return reply
 
 
-def _capture_reason(choice: Any, stops: list[Any], *, calls: bool, text: bool) -> None:
-    """Keep the reason, and put one that frameworks neither raise nor warn at in the place of a cut."""
-    stops.append(choice.finish_reason)
+def _capture_reason(choice: Any, reasons: list[Any], *, calls: bool, text: bool) -> None:
+    """Record the reason; replace one that says cut by one at which frameworks neither raise nor warn."""
+    reasons.append(choice.finish_reason)
     if choice.finish_reason == "length" and (calls or not text):
         choice.finish_reason = "tool_calls" if calls else "stop"

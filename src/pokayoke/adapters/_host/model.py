@@ -62,7 +62,7 @@ class ModelSide(ABC):
         calls = self.calls(reply)
         if calls and not self.is_final:
             return self.with_calls(reply, self.adapter_run.take_reply(calls, stop_reason))
-        if calls:
+        if self.is_final:
             reply = self.without_calls(reply)
         text = self.text(reply)
         if not self.may_change_text(reply, text):
@@ -93,7 +93,7 @@ class ModelSide(ABC):
 
     @abstractmethod
     def without_calls(self, reply: Any) -> Any:
-        """Return the reply without its calls."""
+        """Return the reply to a final request without the calls that it may hold."""
 
     @abstractmethod
     def text(self, reply: Any) -> str | None:

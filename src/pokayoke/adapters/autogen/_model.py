@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from pokayoke.adapters._host.calls import ReplyCall, encode_unreadable_call
 from pokayoke.adapters._host.finish_reasons import (
-    CAPTURED_REASONS,
-    Proxy,
     capture_finish_reasons,
+    captured_reply,
     captured_stream,
     cut_or_last,
 )
+from pokayoke.adapters._host.proxy import Proxy
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
 from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
@@ -81,14 +81,10 @@ class GuardedClient(Proxy, ChatCompletionClient):
         """Ask the model once. Errors of the client go through."""
         _raise_if_cancelled(more.get("cancellation_token"))
         turn = self._build_request(messages, tools, tool_choice, json_output)
-        stops: list[Any] = []
-        token = CAPTURED_REASONS.set(stops)
-        try:
-            reply = await self._inner.create(
-                turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
-            )
-        finally:
-            CAPTURED_REASONS.reset(token)
+        asked = self._inner.create(
+            turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
+        )
+        reply, stops = await captured_reply(asked)
         return self._take_reply(turn, reply, stops)
 
     async def create_stream(

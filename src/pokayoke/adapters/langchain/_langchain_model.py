@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 
-from pokayoke.adapters._host.finish_reasons import Proxy
+from pokayoke.adapters._host.proxy import Proxy
 from pokayoke.adapters.langchain._model import CapturedReply, current_capture, hide_unreadable_arguments
 from pokayoke.adapters.langchain._views import wrap_object
 from pokayoke.core.json.values import as_sequence, read_field

@@ -1,56 +1,48 @@
-"""The model's side of the OpenAI Agents SDK: what it is asked, what it said, and why it ended.
+"""The model's side of the OpenAI Agents SDK: requests, replies, and why a reply ended.
 
-The SDK keeps no reason for the end of a chat completion and raises at an incomplete response, so both are read
-where they still exist: at the client below the SDK's own models.
+In: the SDK's models, and what they return. Out: the same models, guarded. Never: a call of a cut reply that runs; the
+SDK keeps no reason for the end of a chat completion and raises at an incomplete response, so both are read at the
+client below the SDK's own models.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.calls import ReplyCall, encode_unreadable_call
+from agents import FunctionTool, ItemHelpers, Model, ModelProvider, OpenAIChatCompletionsModel, OpenAIResponsesModel
+from openai.types.responses import (
+    ResponseCompletedEvent,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseTextDeltaEvent,
+)
+
+from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME, ReplyCall, encode_call, restore_call
 from pokayoke.adapters._host.finish_reasons import (
-    CAPTURED_REASONS,
-    Proxy,
     capture_finish_reasons,
+    captured_reply,
     captured_stream,
     cut_or_last,
 )
-from pokayoke.adapters._host.run import AdapterRun
-from pokayoke.adapters._host.visibility import ToolVisibility, is_hidden, paging_tool
-from pokayoke.adapters.openai_agents._run import UNKNOWN_TOOL_NAME, current_agent_run
-from pokayoke.adapters.openai_agents._unknown_calls import (
-    GuardedHandoff,
-    is_object,
-    tool_definition,
-    unknown_tool,
-    with_original_names,
-)
-from pokayoke.core.call import Finding, ToolCall
+from pokayoke.adapters._host.model import ModelSide
+from pokayoke.adapters._host.proxy import Proxy
+from pokayoke.adapters._host.visibility import OfferedTools
+from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
+from pokayoke.adapters.openai_agents._run import current_agent_run
+from pokayoke.adapters.openai_agents._tools import tool_definition, unknown_tool
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
-from pokayoke.errors import MissingExtraError
-
-try:
-    from agents import FunctionTool, ItemHelpers, Model, ModelProvider, OpenAIChatCompletionsModel, OpenAIResponsesModel
-    from openai.types.responses import (
-        ResponseCompletedEvent,
-        ResponseFunctionToolCall,
-        ResponseOutputMessage,
-        ResponseOutputText,
-        ResponseTextDeltaEvent,
-    )
-except ImportError as error:
-    raise MissingExtraError("openai-agents", "openai-agents") from error
+from pokayoke.core.messages.answers import result_message
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["GuardedModel", "GuardedProvider"]
+__all__ = ["GuardedModel", "GuardedProvider", "calls", "message"]
 
 _OTHER_CALLS = frozenset({
     "apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request", "shell_call",
@@ -60,18 +52,14 @@ _TEXT_ITEMS = ("message", "reasoning")
 _NO_ID = "__fake_id__"  # the SDK's own mark of an item that no server knows
 
 
-# -- the model ----------------------------------------------------------------------------------------
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the function calls of a `ModelResponse`, in order, argument texts as they came."""
+    return [ToolCall(item.call_id, item.name, item.arguments) for item in reply.output if item.type == "function_call"]
 
 
-class _ModelRequest(NamedTuple):
-    """One request, as it is sent."""
-
-    hosted: AdapterRun
-    arguments: tuple[Any, ...]
-    tools: dict[str, Any]
-    handoffs: dict[str, GuardedHandoff]
-    plain: bool
-    listed: list[Any]
+def message(outcome: Outcome) -> dict[str, Any]:
+    """Return the input item that answers a call."""
+    return result_message(outcome, "responses")
 
 
 class GuardedModel(Proxy, Model):
@@ -82,65 +70,39 @@ class GuardedModel(Proxy, Model):
     """
 
     def __init__(self, inner: Any) -> None:
-        """Listen below the model, where that is possible."""
+        """Observe the client below the model, where that is possible."""
         super().__init__(inner._inner if isinstance(inner, GuardedModel) else inner)  # noqa: SLF001 - of its own kind
-        self._heard = _observed_model(self._inner)
+        self._observed = _observed_model(self._inner)
 
-    async def get_response(  # noqa: PLR0917 - the framework's own arguments, in its order
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002 - the framework's name
-        model_settings: Any,
-        tools: list[Any],
-        output_schema: Any,
-        handoffs: list[Any],
-        tracing: Any,
-        **where: Any,
-    ) -> Any:
+    async def get_response(self, *given: Any, **named: Any) -> Any:
         """Ask the model once. Errors of the model go through."""
-        turn = _build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, tracing)
-        stops: list[Any] = []
-        token = CAPTURED_REASONS.set(stops)
-        try:
-            reply = await self._heard.get_response(*turn.arguments, **where)
-        finally:
-            CAPTURED_REASONS.reset(token)
-        _count_usage(turn.hosted, reply.usage)
-        reply.output = _take_reply(turn, reply.output, cut_or_last(stops))
-        return reply
+        request = _ModelRequest(*_positional(given, named))
+        reply, reasons = await captured_reply(self._observed.get_response(*request.arguments, **named))
+        return request.take_reply(reply, cut_or_last(reasons))
 
-    async def stream_response(  # noqa: PLR0917 - as above
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002 - the framework's name
-        model_settings: Any,
-        tools: list[Any],
-        output_schema: Any,
-        handoffs: list[Any],
-        tracing: Any,
-        **where: Any,
-    ) -> AsyncIterator[Any]:
-        """Ask the model once and pass its events on; the last one is the reply as the guard lets it stand."""
-        turn = _build_request(system_instructions, input, model_settings, tools, output_schema, handoffs, tracing)
-        stops: list[Any] = []
-        async with aclosing(captured_stream(self._heard.stream_response(*turn.arguments, **where), stops)) as events:
+    async def stream_response(self, *given: Any, **named: Any) -> AsyncIterator[Any]:
+        """Ask the model once and pass its events on; the last event holds the reply as the guard lets it stand."""
+        request = _ModelRequest(*_positional(given, named))
+        reasons: list[Any] = []
+        stream = captured_stream(self._observed.stream_response(*request.arguments, **named), reasons)
+        async with aclosing(stream) as events:
             done: list[Any] = []
             async for event in events:
                 kind = getattr(event, "type", None)
                 if kind in ("response.completed", "response.incomplete"):
-                    for last in _final_events(turn, event, done, cut_or_last(stops)):
+                    for last in _final_events(request, event, done, cut_or_last(reasons)):
                         yield last
                     if kind == "response.incomplete":
-                        return  # what comes next is the SDK's exception
+                        return  # the SDK would raise next
                     continue  # to the end, so that the connection can be used again
                 if kind == "response.output_item.done":
                     done.append(event.item)
-                # Of a reply that may be replaced, nothing is shown before it is known.
-                if not turn.hosted.is_final:
+                # The text of a final reply may be replaced, so none of it is shown before the reply is whole.
+                if not request.is_final:
                     yield event
 
     def get_retry_advice(self, request: Any) -> Any:
-        """As the model says."""
+        """Return the model's own advice."""
         return self._inner.get_retry_advice(request)
 
     async def close(self) -> None:
@@ -148,7 +110,7 @@ class GuardedModel(Proxy, Model):
         await self._inner.close()
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
-        await self._heard._cleanup_on_run_end(owner)  # noqa: SLF001 - the framework calls it on every model
+        await self._observed._cleanup_on_run_end(owner)  # noqa: SLF001 - the framework calls it on every model
 
 
 class GuardedProvider(ModelProvider):
@@ -160,7 +122,7 @@ class GuardedProvider(ModelProvider):
 
     def __init__(self, inner: Any) -> None:
         """Keep the provider."""
-        self._inner: Any = inner.inner if isinstance(inner, GuardedProvider) else inner
+        self._inner: Any = inner._inner if isinstance(inner, GuardedProvider) else inner  # noqa: SLF001 - of its own kind
 
     def get_model(self, model_name: str | None) -> Any:
         """Return the model of that name, guarded."""
@@ -172,202 +134,196 @@ class GuardedProvider(ModelProvider):
 
 
 def _observed_model(model: Any) -> Any:
-    """The model over a client that is listened to; the model itself if it has none that we know."""
+    """Return the model over an observed client; the model itself if its client is not OpenAI's."""
     client = getattr(model, "_client", None)
     known = isinstance(model, (OpenAIChatCompletionsModel, OpenAIResponsesModel))
-    if not known or (heard := capture_finish_reasons(client)) is client:
+    if not known or (observed := capture_finish_reasons(client)) is client:
         return model
     model = copy.copy(model)
-    model._client = heard  # noqa: SLF001 - the only place where a model holds its client
+    model._client = observed  # noqa: SLF001 - the only place where a model holds its client
     return model
 
 
-# -- what is asked ------------------------------------------------------------------------------------
+_PARAMETERS = ("system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs", "tracing")
+"""The SDK's own parameters of a request, in its order."""
 
 
-class _OfferedTools:
-    """What an agent's tools are called and which of them the model sees.
+def _positional(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    """Return the parameters of a request in order; takes those that were passed by name out of `named`."""
+    return [*given, *(named.pop(name) for name in _PARAMETERS[len(given) :])]
 
-    The SDK lists the same tools for each request, so it is worked out once, until something of it changes.
+
+def _qualified_tool_name(tool: Any) -> str | None:
+    return tool.qualified_name if isinstance(tool, FunctionTool) else None
+
+
+class _ModelRequest(ModelSide):
+    """One request and its reply; a reply is anything with `output` and `usage`.
 
     Attributes:
-        look: what all of it depends on.
-        names: the function tools, by their qualified names.
-        offered: the tools that the model may see, and the guard's own.
-        hidden: names of those that it may not see.
+        arguments: the parameters of the request, as it is sent.
     """
 
-    def __init__(self, run: Run, tools: list[Any]) -> None:
-        """Look at every tool."""
-        self.look = ToolVisibility(run, tools)
-        self.names = {tool.qualified_name: tool for tool in tools if isinstance(tool, FunctionTool)}
-        hidden = {id(tool): tool.name for name, tool in self.names.items() if is_hidden(run, name)}
-        self.offered = [tool for tool in tools if id(tool) not in hidden]
-        if (own := paging_tool(run)) is not None and own.name not in self.names:
-            self.offered.append(tool_definition(own))
-        self.hidden = [*hidden.values()]
+    __slots__ = ("_agent_run", "_calls", "_guarded", "_is_plain", "_listed", "_tools", "arguments")
+
+    def __init__(  # noqa: PLR0917 - the framework's own arguments, in its order
+        self, system: str | None, given: Any, settings: Any, tools: list[Any], schema: Any, handoffs: Any, tracing: Any
+    ) -> None:
+        """Shape the request."""
+        self._agent_run = agent_run = current_agent_run()
+        adapter_run, history = agent_run.adapter_run, given if isinstance(given, list) else []
+        known_ids = (ident for item in history if (ident := item.get("call_id")))
+        shape = self.begin_request(adapter_run, user_texts=agent_run.take_user_texts(), known_ids=known_ids)
+        if history and agent_run.has_renamed_calls:
+            agent_run.has_renamed_calls = any(map(_is_renamed, history))
+            given = [*map(_restore_item, history)] if agent_run.has_renamed_calls else given
+        if shape.instruction:
+            # Beside the history, not in it: a server that keeps the conversation would keep the item in it.
+            system = f"{system}\n\n{shape.instruction}" if system else shape.instruction
+        offered = agent_run.offered
+        if offered is None or not offered.is_current(adapter_run.run, tools):
+            offered = OfferedTools(adapter_run.run, tools, _qualified_tool_name, tool_definition)
+            agent_run.offered = offered
+        if any(tool.name == settings.tool_choice for tool in offered.hidden):
+            settings = replace(settings, tool_choice=None)
+        agent_run.handoffs = {handoff.tool_name: GuardedHandoff(handoff) for handoff in handoffs or ()}
+        shown_tools, shown_handoffs = ([], []) if shape.final else ([*offered.shown], handoffs)
+        if shape.final or (offered.hidden and not shown_tools and not shown_handoffs):
+            settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
+        self.arguments = (system, given, settings, shown_tools, schema, shown_handoffs, tracing)
+        self._tools, self._listed = offered.by_name, tools
+        self._is_plain = schema is None or schema.is_plain_text()
+
+    def take_reply(self, reply: Any, stop_reason: object = None) -> Any:
+        """Take the whole reply; changes its `output` in place."""
+        items = reply.output = list(reply.output)
+        cut = is_cut(stop_reason)
+        self._guarded = {at for at, item in enumerate(items) if self._is_guarded_call(item, cut=cut)}
+        # Handoffs, too, so that none shares its id with a call: the SDK would end the run over that.
+        self._calls = [at for at, item in enumerate(items) if at in self._guarded or item.type == "function_call"]
+        return super().take_reply(reply, stop_reason)
+
+    def _is_guarded_call(self, item: Any, *, cut: bool) -> bool:
+        """Return whether a call is for the guard.
+
+        Handoffs and tools of other kinds are the SDK's. In a cut message they are the guard's, and so is a handoff
+        whose arguments the SDK cannot take: it would end the run.
+        """
+        if item.type != "function_call":
+            return cut and item.type in _OTHER_CALLS
+        handoff = self._agent_run.handoffs.get(item.name)
+        if cut or handoff is None:
+            return True
+        item.arguments, wrong = handoff.check_arguments(item.arguments, self.adapter_run.run.snapshot)
+        return bool(wrong)
+
+    def total_tokens(self, reply: Any) -> int | None:
+        return getattr(reply.usage, "total_tokens", None)
+
+    def calls(self, reply: Any) -> list[ReplyCall]:
+        return [_reply_call(reply.output[at]) for at in self._calls]
+
+    def with_calls(self, reply: Any, calls: list[ToolCall]) -> Any:
+        items = reply.output
+        for at, call in zip(self._calls, calls, strict=True):
+            if at in self._guarded:
+                items[at] = self._framework_call(items[at], call)
+            elif items[at].call_id != call.id:
+                items[at].call_id = call.id
+        if any(items[at].name == UNKNOWN_TOOL_NAME for at in self._guarded):
+            self._listed.append(unknown_tool)
+            self._agent_run.has_renamed_calls = True
+        return reply
+
+    def without_calls(self, reply: Any) -> Any:
+        if any(item.type not in _TEXT_ITEMS for item in reply.output):
+            # Without reasoning: it belongs to what followed it, which is gone.
+            reply.output = [item for item in reply.output if item.type == "message"]
+        return reply
+
+    def text(self, reply: Any) -> str | None:
+        said = _last_message(reply.output)
+        return ItemHelpers.extract_text(said) if said is not None else None
+
+    def may_change_text(self, reply: Any, text: str | None) -> bool:
+        if any(item.type not in _TEXT_ITEMS for item in reply.output):
+            return False
+        said = _last_message(reply.output)
+        if said is not None and any(part.type != "output_text" for part in said.content):
+            return False  # a refusal is the SDK's to handle
+        # A note would break the JSON of a typed answer; the SDK asks again for one that is missing.
+        return self._is_plain or (not text and self.is_final)
+
+    def with_text(self, reply: Any, text: str) -> Any:
+        said = _last_message(reply.output)
+        part = ResponseOutputText(text=text, annotations=[], type="output_text")
+        if said is not None and said.content:
+            part = said.content[0].model_copy(update={"text": text})
+        if said is None:
+            said = ResponseOutputMessage(id=_NO_ID, role="assistant", status="completed", type="message", content=[])
+            reply.output.append(said)
+        said.content = [part]
+        return reply
+
+    def _framework_call(self, item: Any, call: ToolCall) -> Any:
+        """Return the item for the SDK: one that it can parse, of a tool that it has."""
+        name, text = encode_call(self.adapter_run.run, call, self._tools)
+        is_own = item.type == "function_call"
+        if is_own and name == call.name and text == item.arguments:
+            if item.call_id != call.id:
+                item.call_id = call.id
+            return item
+        # Without the id of the item: a server that keeps items would go on with its own copy.
+        ident = _NO_ID if getattr(item, "id", None) == _NO_ID else None
+        tool = self._tools.get(name, unknown_tool)
+        space = item.namespace if is_own and call.name in self._tools else tool._tool_namespace  # noqa: SLF001 - public nowhere
+        return ResponseFunctionToolCall(
+            id=ident, call_id=call.id, name=tool.name, namespace=space, arguments=text, type="function_call"
+        )
 
 
-def _build_request(  # noqa: PLR0917 - the framework's own arguments, in its order
-    system: str | None,
-    given: Any,
-    settings: Any,
-    tools: list[Any],
-    schema: Any,
-    handoffs: list[Any],
-    tracing: Any,
-) -> _ModelRequest:
-    """Make the request what it has to be."""
-    slot, history = current_agent_run(), given if isinstance(given, list) else []
-    hosted = slot.run_for_request(history)
-    if history and slot.sank:
-        given = with_original_names(history)
-        slot.sank = given is not history
-    request = hosted.begin_request()
-    if request.instruction:
-        # Beside the history, not in it: a conversation that the server keeps would keep an item for ever.
-        system = f"{system}\n\n{request.instruction}" if system else request.instruction
-    listed = slot.listed
-    if listed is None or not listed.look.is_unchanged(hosted.run, tools):
-        listed = slot.listed = _OfferedTools(hosted.run, tools)
-    hidden, offered = listed.hidden, [] if request.final else [*listed.offered]
-    if hidden and settings.tool_choice in hidden:
-        settings = replace(settings, tool_choice=None)
-    slot.handoffs = {handoff.tool_name: GuardedHandoff(handoff) for handoff in handoffs} if handoffs else {}
-    plain = schema is None or schema.is_plain_text()
-    shown = [] if request.final else handoffs
-    if request.final or (hidden and not offered and not shown):
-        settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
-    arguments = (system, given, settings, offered, schema, shown, tracing)
-    return _ModelRequest(hosted, arguments, listed.names, slot.handoffs, plain, tools)
-
-
-# -- what was said ------------------------------------------------------------------------------------
-
-
-def _take_reply(turn: _ModelRequest, output: list[Any], stop: Any) -> list[Any]:
-    """The items of a reply as the guard lets them stand."""
-    hosted, cut = turn.hosted, is_cut(stop)
-    items = list(output)
-    ours = {at for at, item in enumerate(items) if _is_guarded_call(item, turn, cut=cut)}
-    # Handoffs, too, so that none shares its id with a call: the SDK would end the run over that.
-    asked = {at: _reply_call(item) for at, item in enumerate(items) if at in ours or item.type == "function_call"}
-    heard = hosted.take_reply(asked.values(), stop)
-    if hosted.is_final and len(kept := [item for item in items if item.type in _TEXT_ITEMS]) < len(items):
-        # Reasoning belongs to what followed it, which is gone.
-        items = [item for item in kept if item.type == "message"]
-    led = False
-    for at, call in zip(asked, heard, strict=False):
-        if at in ours:
-            items[at] = _framework_call(items[at], call, turn)
-            led = led or items[at].name == UNKNOWN_TOOL_NAME
-        elif items[at].call_id != call.id:
-            items[at].call_id = call.id
-    if led:
-        turn.listed.append(unknown_tool)
-        current_agent_run().sank = True
-    if not heard and all(item.type in _TEXT_ITEMS for item in items):
-        _set_final_text(turn, items)
-    return items
-
-
-def _is_guarded_call(item: Any, turn: _ModelRequest, *, cut: bool) -> bool:
-    """Whether a call is for the guard. Handoffs and tools of other kinds are the SDK's, except of a cut message.
-
-    The SDK would end the run over a handoff whose arguments it cannot take.
-    """
-    if item.type != "function_call":
-        return cut and item.type in _OTHER_CALLS
-    handed = turn.handoffs.get(item.name)
-    if cut or handed is None:
-        return True
-    item.arguments, wrong = handed.check_arguments(item.arguments, turn.hosted.run.snapshot)
-    return bool(wrong)
+def _last_message(items: list[Any]) -> Any:
+    return next((item for item in reversed(items) if item.type == "message"), None)
 
 
 def _reply_call(item: Any) -> ReplyCall:
     if item.type == "function_call":
-        return ReplyCall(item.call_id, _qualified_name(item), item.arguments)
+        # The SDK qualifies names; a tool that was loaded late is in a namespace of its own name.
+        space = getattr(item, "namespace", None)
+        name = f"{space}.{item.name}" if space and space != item.name else str(item.name)
+        return ReplyCall(item.call_id, name, item.arguments)
     named = getattr(item, "name", None) or item.type
     return ReplyCall(getattr(item, "call_id", None), named, str(getattr(item, "input", None) or ""))
 
 
-def _qualified_name(item: Any) -> str:
-    """The tool's name as the SDK qualifies it; a tool that was loaded late is in a namespace of its own name."""
-    space = getattr(item, "namespace", None)
-    return f"{space}.{item.name}" if space and space != item.name else str(item.name)
+def _is_renamed(item: Any) -> bool:
+    return bool(item.get("name") == UNKNOWN_TOOL_NAME)
 
 
-def _framework_call(item: Any, call: ToolCall, turn: _ModelRequest) -> Any:
-    """The item for the SDK: one that it can parse, of a tool that it has."""
-    name, known = call.name, call.name in turn.tools
-    if item.type == "function_call" and known and not is_cut(call.stop_reason) and is_object(call.arguments):
-        if item.call_id != call.id:
-            item.call_id = call.id
+def _restore_item(item: Any) -> Any:
+    """Return an item of the history with the name that the model wrote, if it is a call of `UNKNOWN_TOOL_NAME`."""
+    if not _is_renamed(item) or "arguments" not in item:
         return item
-    if not known:
-        plan = turn.hosted.run.snapshot.find_plan(name)
-        spelled = UNKNOWN_TOOL_NAME if isinstance(plan, Finding) else plan.contract.name
-        name = spelled if spelled in turn.tools else UNKNOWN_TOOL_NAME
-    text = json.dumps(encode_unreadable_call(call, name=not known), ensure_ascii=False)
-    # Without the id of the item: a server that keeps items would go on with its own copy.
-    ident = _NO_ID if getattr(item, "id", None) == _NO_ID else None
-    tool = turn.tools.get(name, unknown_tool)
-    space = item.namespace if known and item.type == "function_call" else tool._tool_namespace  # noqa: SLF001 - public nowhere
-    return ResponseFunctionToolCall(
-        id=ident, call_id=call.id, name=tool.name, namespace=space, arguments=text, type="function_call"
-    )
+    name, text = restore_call(item["name"], item["arguments"])
+    return {**item, "name": name, "arguments": text}
 
 
-def _set_final_text(turn: _ModelRequest, items: list[Any]) -> None:
-    """Put into a reply without calls what the user gets to read."""
-    message = next((item for item in reversed(items) if item.type == "message"), None)
-    if message is not None and any(part.type != "output_text" for part in message.content):
-        return  # a refusal is the SDK's to handle
-    text = ItemHelpers.extract_text(message) if message is not None else None
-    if not turn.plain and (text or not turn.hosted.is_final):
-        return  # a note would break the JSON of a typed answer; the SDK asks again for one that is missing
-    word = turn.hosted.final_text(text)
-    if word == text:
-        return
-    part = ResponseOutputText(text=word, annotations=[], type="output_text")
-    if message is not None and message.content:
-        part = message.content[0].model_copy(update={"text": word})
-    if message is None:
-        message = ResponseOutputMessage(id=_NO_ID, role="assistant", status="completed", type="message", content=[])
-        items.append(message)
-    message.content = [part]
-
-
-def _final_events(turn: _ModelRequest, event: Any, done: list[Any], stop: Any) -> Iterable[Any]:
-    """The last events of a stream: text that the reply got at its end, and the reply."""
+def _final_events(request: _ModelRequest, event: Any, done: list[Any], stop: Any) -> Iterable[Any]:
+    """Yield the last events of a stream: text that the guard has added, and the reply."""
     response = event.response
     if event.type == "response.incomplete":
         details = getattr(response, "incomplete_details", None)
         reason = getattr(details, "reason", None)
         stop = reason if is_cut(reason) else "incomplete"
         response = response.model_copy(update={"status": "completed"})
-    if response.usage is not None:
-        _count_usage(turn.hosted, response.usage)
-    before = _reply_text(response.output or done)
-    response.output = _take_reply(turn, response.output or done, stop)
-    after = _reply_text(response.output)
-    streamed = "" if turn.hosted.is_final else before
-    if after != streamed and after.startswith(streamed):
+    response.output = response.output or done
+    before = "" if request.is_final else request.text(response) or ""
+    after = request.text(request.take_reply(response, stop)) or ""
+    if after != before and after.startswith(before):
         at, said = next((at, item) for at, item in enumerate(reversed(response.output), 1) if item.type == "message")
         yield ResponseTextDeltaEvent(
-            content_index=0, delta=after[len(streamed) :], item_id=said.id, logprobs=[],
+            content_index=0, delta=after[len(before) :], item_id=said.id, logprobs=[],
             output_index=len(response.output) - at,
             sequence_number=event.sequence_number, type="response.output_text.delta",
         )  # fmt: skip
     yield ResponseCompletedEvent(response=response, sequence_number=event.sequence_number, type="response.completed")
-
-
-def _reply_text(items: Iterable[Any]) -> str:
-    message = next((item for item in reversed(list(items)) if item.type == "message"), None)
-    return (ItemHelpers.extract_text(message) or "") if message is not None else ""
-
-
-def _count_usage(hosted: AdapterRun, usage: Any) -> None:
-    if total := getattr(usage, "total_tokens", 0):
-        hosted.run.usage(total)

@@ -1,80 +1,77 @@
-"""Where the parts of one run of the OpenAI Agents SDK find their run of the guard, and a call as it was written."""
+"""Where the model and the tools of one run of the OpenAI Agents SDK find their run of the guard.
+
+In: the SDK's id of a run, and who runs it. Out: the run of the guard, for everything that the SDK starts in it.
+Never: a guarded model or tool that acts without a run.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from contextvars import ContextVar
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.calls import decode_call
-from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME, decode_call
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRuns
+    from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
+    from pokayoke.adapters._host.visibility import OfferedTools
+    from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 
-__all__ = ["ENCODED_PREFIX", "UNKNOWN_TOOL_NAME", "AgentRun", "agent_run_var", "current_agent_run", "original_call"]
+__all__ = ["AgentRun", "agent_run_var", "current_agent_run", "original_call"]
 
-UNKNOWN_TOOL_NAME = "unread_tool_call"
-"""The tool that answers calls of tools an agent does not have. No model is ever offered it: the runner gets it
-for the turn in which it is needed, in the very list of tools that it reads the reply with."""
-_CALL_ID = methodcaller("get", "call_id")
-ENCODED_PREFIX = f'{{"{UNKNOWN_TOOL_NAME}"'
+_ENCODED_PREFIX = f'{{"{UNKNOWN_TOOL_NAME}"'
 """How the arguments of a call begin whose text the SDK could not have read."""
 
 
 class AgentRun:
-    """Where the model and the tools of one framework run find their run of the guard.
+    """One run of the SDK.
 
     Args:
         runs: the runs of the guard.
         ident: the framework's id of the run.
         durable: True if a restart would know that id again.
         who: session, tenant and principal, as for `Guard.run`.
-        said: what the user says in it; begins a turn.
+        user_texts: what the user says in it; each text begins a turn.
 
     Attributes:
-        listed: what is known of the tools that the agent has now; None before its first request.
-        handoffs: those that it has now, by the names of their tools.
-        sank: True if the history may hold a call that was led to `UNKNOWN_TOOL_NAME`.
+        offered: the tools that the agent has now; None before its first request.
+        handoffs: the handoffs that the agent has now, by the names of their tools.
+        has_renamed_calls: True if the history may hold a call of `UNKNOWN_TOOL_NAME`.
     """
 
-    __slots__ = ("_hosted", "_said", "durable", "handoffs", "ident", "listed", "runs", "sank", "who")
+    __slots__ = (
+        "_adapter_run", "_user_texts", "durable", "handoffs", "has_renamed_calls", "ident", "offered", "runs", "who"
+    )  # fmt: skip
 
     def __init__(
-        self, runs: AdapterRuns, ident: str, *, durable: bool, who: dict[str, Any], said: Iterable[str] = ()
+        self, runs: AdapterRuns, ident: str, *, durable: bool, who: dict[str, Any], user_texts: Iterable[str] = ()
     ) -> None:
         """Open nothing yet."""
         self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
-        self.listed: Any = None
-        self.handoffs: dict[str, Any] = {}
-        self.sank = True
-        self._said = list(said)
-        self._hosted: AdapterRun | None = None
+        self.offered: OfferedTools | None = None
+        self.handoffs: dict[str, GuardedHandoff] = {}
+        self.has_renamed_calls = True
+        self._user_texts = list(user_texts)
+        self._adapter_run: AdapterRun | None = None
 
     @property
     def adapter_run(self) -> AdapterRun:
         """The run, opened if need be."""
-        hosted = self._hosted
-        if hosted is None or not self.runs.has_run(hosted, self.ident):
-            hosted = self._hosted = self.runs.run_for(self.ident, durable=self.durable, **self.who)
-        return hosted
+        known = self._adapter_run
+        if known is None or not self.runs.has_run(known, self.ident):
+            known = self._adapter_run = self.runs.run_for(self.ident, durable=self.durable, **self.who)
+        return known
 
-    def run_for_request(self, history: list[Any]) -> AdapterRun:
-        """Return the run for a request with that history, told of what the user said first."""
-        # Ids of calls that are in the history already, from before a restart, must not be given again.
-        hosted = self.adapter_run
-        hosted.reserve_ids(filter(None, map(_CALL_ID, history)))
-        said, self._said = self._said, []
-        for text in said:
-            hosted.run.user(text)
-        return hosted
+    def take_user_texts(self) -> list[str]:
+        """Return what the user has said, to the first request only."""
+        texts, self._user_texts = self._user_texts, []
+        return texts
 
     def nested_run(self, call_id: str) -> AgentRun:
-        """Return the slot of an agent that a tool call runs: a run of its own, found again if the call is resumed."""
+        """Return the run of an agent that a tool call starts; a resumed call finds the same run again."""
         return AgentRun(self.runs, f"{self.ident}/{call_id}", durable=self.durable, who=self.who)
 
 
@@ -86,16 +83,16 @@ def current_agent_run() -> AgentRun:
     """Return the run this code is part of.
 
     Raises:
-        UsageError: a guarded agent was started by something else than its runner.
+        UsageError: a guarded agent was not started by its runner.
     """
-    slot = agent_run_var.get()
-    if slot is None:
+    agent_run = agent_run_var.get()
+    if agent_run is None:
         raise UsageError("a guarded agent is started by GuardedRunner.run, run_sync or run_streamed, not by Runner")
-    return slot
+    return agent_run
 
 
 def original_call(ident: str, name: str, text: str) -> ToolCall:
-    """Return the call as the model wrote it, from what stands in the SDK's item."""
-    if text.startswith(ENCODED_PREFIX):
+    """Return the call as the model wrote it, from the arguments of the SDK's item."""
+    if text.startswith(_ENCODED_PREFIX):
         return decode_call(ident, name, json.loads(text))
     return ToolCall(ident, name, text)

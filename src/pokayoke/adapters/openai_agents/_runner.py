@@ -1,0 +1,251 @@
+"""Starts agents of the OpenAI Agents SDK behind a guard.
+
+In: an agent, and what `Runner.run` takes. Out: what `Runner.run` returns. Never: a tool, a handoff or a model of that
+agent, or of one that it hands over to, that runs past the guard.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agents import FunctionTool, Handoff, Model, RunConfig, Runner, RunState
+
+from pokayoke.adapters._host.contracts import require_contract
+from pokayoke.adapters._host.model import texts_since_reply
+from pokayoke.adapters._host.run import AdapterRuns
+from pokayoke.adapters.openai_agents._approvals import answer_interruptions, record_denials
+from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider
+from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run
+from pokayoke.adapters.openai_agents._tools import ObservedMCPServer, final_output_behavior, guard_tool
+from pokayoke.errors import UsageError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard.guard import Guard
+
+__all__ = ["GuardedRunner"]
+
+_RUN_ATTRIBUTE = "_pokayoke_slot"
+
+
+class GuardedRunner:
+    """Starts agents as `agents.Runner` does, with every model, tool and handoff of theirs behind a guard.
+
+    Args:
+        guard: a guard with the contracts of all their tools.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        """Begin with no run."""
+        self.guard = guard
+        self._runs = AdapterRuns(guard)
+        self._classes: dict[type, type] = {}
+
+    # -- running -----------------------------------------------------------------------------------
+
+    async def run(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - the framework's name
+        """Run an agent, as `Runner.run` does.
+
+        Args:
+            agent: the agent, guarded or not.
+            input: the user's text, input items, or the state of an interrupted run.
+            run_id: id under which writes are remembered; None takes that of the session or of the conversation
+                at the server, or the `group_id` of the run's configuration. Without any, a restart knows nothing.
+            options: as for `Runner.run`, and `tenant` and `principal` as for `Guard.run`. A state of this process
+                goes on with those it began with, where none are given.
+
+        Raises:
+            UsageError: a tool has no contract, or the state belongs to an agent that is not guarded.
+                What the SDK raises goes through.
+        """
+        with self._begin_run(agent, input, run_id, options) as (agent_run, guarded):
+            result = await Runner.run(guarded, input, **options)
+        return self._end_run(agent_run, result)
+
+    def run_sync(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - as above
+        """`run` for synchronous code."""
+        with self._begin_run(agent, input, run_id, options) as (agent_run, guarded):
+            result = Runner.run_sync(guarded, input, **options)
+        return self._end_run(agent_run, result)
+
+    def run_streamed(self, agent: Any, input: Any, *, run_id: str | None = None, **options: Any) -> Any:  # noqa: A002 - as above
+        """`run` with events, as `Runner.run_streamed` does. No tool starts before its reply is whole."""
+        with self._begin_run(agent, input, run_id, options) as (agent_run, guarded):
+            result = Runner.run_streamed(guarded, input, **options)
+        if (task := result.run_loop_task) is not None:
+            task.add_done_callback(lambda _: self._end_run(agent_run, result))
+        return result
+
+    def decide(self, state: Any, *, run_id: str | None = None, **who: Any) -> bool:
+        """Put the answers that `guard.approvals` holds by now into the state of an interrupted run.
+
+        Args:
+            state: from `result.to_state()` or `RunState.from_json`.
+            run_id: as in `run`; not needed for a state of this process.
+            who: `tenant` and `principal` as in `run`; neither is needed for a state of this process.
+
+        Returns:
+            True if no question of the guard waits any more, so that the run can go on.
+        """
+        return answer_interruptions(self._run_for(run_id, who, state).adapter_run, state)
+
+    # -- agents ------------------------------------------------------------------------------------
+
+    def guarded(self, agent: Any) -> Any:
+        """Return an agent like this one, guarded; for `as_tool`, and to read the state of an interrupted run.
+
+        Raises:
+            UsageError: a tool has no contract.
+        """
+        return self._guard_agent(agent, {})
+
+    def _guard_agent(self, agent: Any, done: dict[int, Any]) -> Any:
+        """Return a clone of an agent and of all that it hands over to; `done` holds them by `id()` of the original."""
+        if id(agent) in done:
+            return done[id(agent)]
+        clone = done[id(agent)] = copy.copy(agent)
+        if self._is_guarded(agent):
+            clone.handoffs = [self._guard_handoff(one, done) for one in agent.handoffs]
+            return clone
+        clone.__class__ = self._guarded_class(type(agent))
+        clone.tools = [self.guarded_tool(tool) for tool in agent.tools]
+        clone.handoffs = [self._guard_handoff(one, done) for one in agent.handoffs]
+        clone.mcp_servers = [ObservedMCPServer(server) for server in agent.mcp_servers]
+        clone.tool_use_behavior = final_output_behavior(agent.tool_use_behavior)
+        if isinstance(agent.model, Model):
+            clone.model = GuardedModel(agent.model)
+        return clone
+
+    def _is_guarded(self, agent: Any) -> bool:
+        return getattr(type(agent), "guarded_by", None) is self
+
+    def _guarded_class(self, kind: type) -> type:
+        """Return the agent's class, with the tools of its MCP servers guarded when they are listed."""
+        made = self._classes.get(kind)
+        if made is None:
+            runner = self
+
+            async def get_mcp_tools(agent: Any, run_context: Any) -> list[Any]:
+                listed = await kind.get_mcp_tools(agent, run_context)  # type: ignore[attr-defined]  # an agent's class
+                return [runner.guarded_tool(tool) for tool in listed]
+
+            body = {"get_mcp_tools": get_mcp_tools, "guarded_by": self, "__module__": kind.__module__}
+            made = self._classes[kind] = type(kind.__name__, (kind,), body)
+        return made
+
+    def guarded_tool(self, tool: Any) -> Any:
+        """Return a tool that goes through the guard; one that is not run here stays as it is.
+
+        Raises:
+            UsageError: it has no contract, or starts an agent whose own tools would run past the guard.
+        """
+        if not isinstance(tool, FunctionTool):
+            return tool
+        name, inner = tool.qualified_name, tool._agent_instance  # noqa: SLF001 - public nowhere
+        plan = require_contract(self.guard, name)
+        if inner is not None and getattr(type(inner), "guarded_by", None) is None and _can_act(inner):
+            raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
+        return guard_tool(tool, asks=plan.asks, typed=plan.contract.output is not None)
+
+    def _guard_handoff(self, one: Any, done: dict[int, Any]) -> Any:
+        if not isinstance(one, Handoff):
+            return self._guard_agent(one, done)
+        clone, original = copy.copy(one), one.on_invoke_handoff
+        target = one._agent_ref() if one._agent_ref is not None else None  # noqa: SLF001 - a state is read by their names
+        known = self._guard_agent(target, done) if target is not None else None
+
+        async def invoke_handoff(context: Any, text: str) -> Any:
+            agent = await original(context, text)
+            return known if agent is target and known is not None else self._agent_for_run(agent, current_agent_run())
+
+        clone.on_invoke_handoff = invoke_handoff
+        if known is not None:
+            clone._agent_ref = weakref.ref(known)  # noqa: SLF001 - as above
+        return clone
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _begin_run(
+        self, agent: Any, given: Any, run_id: str | None, options: dict[str, Any]
+    ) -> Generator[tuple[AgentRun, Any]]:
+        """Change the options to guarded ones, and set the run that everything inside belongs to."""
+        if isinstance(given, RunState) and not self._is_guarded(given._current_agent or agent):  # noqa: SLF001 - public nowhere
+            raise UsageError("the tools of this state are not guarded: RunState.from_json(runner.guarded(agent), ...)")
+        options["run_config"] = config = _guard_config(options.get("run_config"))
+        who: dict[str, Any] = {name: options.pop(name) for name in ("tenant", "principal") if name in options}
+        if session := getattr(options.get("session"), "session_id", None):
+            who["session"] = session
+        ident = run_id or session or options.get("conversation_id") or config.group_id
+        agent_run = self._run_for(ident, who, given)
+        guarded = self._agent_for_run(agent, agent_run)
+        if isinstance(given, RunState):
+            record_denials(agent_run.adapter_run, given)
+        token = agent_run_var.set(agent_run)
+        try:
+            yield agent_run, guarded
+        except BaseException:
+            self._runs.close_run(agent_run.ident)
+            raise
+        finally:
+            agent_run_var.reset(token)
+
+    def _agent_for_run(self, agent: Any, agent_run: AgentRun) -> Any:
+        """Return the agent, guarded, for one run; its clones know the run, because a state holds nothing else of it."""
+        clones: dict[int, Any] = {}
+        guarded = self._guard_agent(agent, clones)
+        for clone in clones.values():
+            clone.__dict__[_RUN_ATTRIBUTE] = agent_run
+        return guarded
+
+    def _run_of_state(self, state: Any) -> AgentRun | None:
+        """Return the run of a state, if it began in this process."""
+        agent = state._current_agent if isinstance(state, RunState) else None  # noqa: SLF001 - public nowhere
+        return getattr(agent, _RUN_ATTRIBUTE, None)
+
+    def _run_for(self, ident: str | None, who: dict[str, Any], given: Any) -> AgentRun:
+        """Return the run of a state of this process, for the caller of now if it is named; else another run."""
+        known, texts = self._run_of_state(given), _user_texts(given)
+        if known is not None and ident in (None, known.ident):
+            return AgentRun(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, user_texts=texts)
+        return AgentRun(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, user_texts=texts)
+
+    def _end_run(self, agent_run: AgentRun, result: Any) -> Any:
+        if not result.interruptions:
+            self._runs.close_run(agent_run.ident)
+        return result
+
+
+def _can_act(agent: Any) -> bool:
+    """Return whether an agent can do anything but speak."""
+    return bool(agent.tools or agent.handoffs or agent.mcp_servers)
+
+
+def _guard_config(given: Any) -> Any:
+    """Return the configuration of a run with guarded models."""
+    config = RunConfig(**given) if isinstance(given, dict) else given or RunConfig()
+    model = GuardedModel(config.model) if isinstance(config.model, Model) else config.model
+    return replace(config, model=model, model_provider=GuardedProvider(config.model_provider))
+
+
+def _user_texts(given: Any) -> list[str]:
+    """Return the texts of the user that a run begins with."""
+    if isinstance(given, str):
+        return [given]
+    roles = {"user": "user", "system": None, "developer": None}
+    items = given if isinstance(given, list) else []
+    return texts_since_reply(
+        (roles.get(item.get("role"), "reply"), _content_text(item.get("content"))) for item in reversed(items)
+    )
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
