@@ -104,7 +104,7 @@ READING = (
     ),
     Scenario(
         "guessable, write",
-        "A write whose text fits only after an edit does not run; the model is asked whether it meant that.",
+        "A write whose text fits only after an edit does not run; the model is asked whether the edit is right.",
         (says(call("refund", '{"order_id": "A1" "amount": 5}')), END),
         told=("not used",),
     ),
@@ -116,7 +116,7 @@ READING = (
     ),
     Scenario(
         "cut, unparsable",
-        "A message that was cut within the arguments runs nothing, and the model is told that it was cut.",
+        "A message that was cut within the arguments runs nothing, and the model reads that it was cut.",
         (says(call("refund", '{"order_id": "A1", "amo'), stop="length"), END),
         told=("cut",),
     ),
@@ -140,7 +140,7 @@ READING = (
     ),
     Scenario(
         "empty, some required",
-        "A tool that needs arguments does not run with an empty text, and the model is told.",
+        "A tool that needs arguments does not run with an empty text, and the model reads why.",
         (says(call("get_order", "")), END),
         told=("get_order",),
     ),
@@ -152,7 +152,7 @@ READING = (
     ),
     Scenario(
         "wrong type",
-        "A word in place of an integer is refused, and the model is told the field.",
+        "A word in place of an integer is refused, and the model reads the name of the field.",
         (says(call("get_order", {"order_id": "A1", "qty": "two"})), END),
         told=("qty",),
     ),
@@ -164,7 +164,7 @@ READING = (
     ),
     Scenario(
         "extra key",
-        "An unknown key is not dropped silently: the write does not run, the model is told.",
+        "An unknown key is not dropped silently: the write does not run, and the model reads why.",
         (says(call("refund", {**MONEY, "currency": "USD"})), END),
         told=("currency",),
     ),
