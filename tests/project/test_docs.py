@@ -1,4 +1,4 @@
-"""The documentation is executed: what it shows is what happens. The rules for blocks are in tools/examples.py."""
+"""The documentation is executed, so that its outputs are true. The rules for blocks are in tools/examples.py."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from source import name
+from source import ROOT, name
 
 from tools.examples import PAGES, SHOWN_ONLY, blocks, host, missing, outputs, runs
 
@@ -64,3 +64,40 @@ def test_a_sentence_stands_on_its_own_line(page):
         if not line.lstrip().startswith(("|", "<", "#")) and re.search(r"[a-z0-9`)*][.!?] [A-Z]", line)
     ]
     assert wrong == []
+
+
+def glossary_tables() -> list[list[list[str]]]:
+    """The tables of the glossary: words of our own, then standard words; each a list of rows of cells."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    return [
+        [[cell.strip() for cell in row.strip("|").split("|")] for row in part.splitlines() if row.startswith("| ")][1:]
+        for part in text.split("\n## ")[1:]
+    ]
+
+
+def test_the_glossary_has_few_words_of_its_own():
+    """At most twelve words are our own, and each has the nearest standard term next to it."""
+    own, _ = glossary_tables()
+    assert len(own) <= 12
+    assert [word for word, standard, _ in own if not standard] == []
+
+
+def test_the_glossary_explains_each_word_once():
+    """Each table is sorted, every row has a meaning, and no word has two rows."""
+    words: list[str] = []
+    for table in glossary_tables():
+        names = [row[0] for row in table]
+        assert names == sorted(names)
+        assert [row[0] for row in table if len(row) != 3 or not row[2]] == []
+        words += names
+    assert len(words) == len(set(words))
+
+
+def test_the_changelog_has_one_change_per_bullet():
+    """The newest version has at most 120 lines, in the sections Added, Changed and Fixed, and no bullet a semicolon."""
+    newest = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1]
+    lines = newest.splitlines()
+    assert len(lines) <= 120
+    assert {line for line in lines if line.startswith("#")} <= {"### Added", "### Changed", "### Fixed"}
+    bullets = [line for line in lines if line.startswith("- ")]
+    assert [line for line in bullets if ";" in line or not line.endswith(".")] == []
