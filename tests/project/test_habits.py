@@ -13,7 +13,7 @@ from source import MODULES, PACKAGE, ROOT, TESTS, imports, name, tree
 
 from tools import environments
 
-LINES_PER_FILE = 400
+LINES_PER_FILE = 600
 LINES_PER_FUNCTION = 50  # code lines, docstring not counted; 40 is the aim
 
 
@@ -33,7 +33,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_a_file_stays_small(path):
-    """A file of the package has at most 400 lines."""
+    """A file of the package has at most 600 lines."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_PER_FILE
 
 
