@@ -10,35 +10,33 @@ from collections import Counter, defaultdict
 from source import MODULES, PACKAGE, module_of, tree
 
 FILES_PER_FOLDER = 20
-IRREGULAR = set(
-    [
-        "told",
-        "said",
-        "shown",
-        "kept",
-        "heard",
-        "meant",
-        "given",
-        "held",
-        "found",
-        "made",
-        "seen",
-        "taken",
-        "left",
-        "lost",
-        "read",
-        "sent",
-        "put",
-        "cut",
-        "set",
-        "done",
-        "gone",
-        "known",
-        "drawn",
-        "written",
-        "spoken",
-    ]
-)
+IRREGULAR = {
+    "cut",
+    "done",
+    "drawn",
+    "found",
+    "given",
+    "gone",
+    "heard",
+    "held",
+    "kept",
+    "known",
+    "left",
+    "lost",
+    "made",
+    "meant",
+    "put",
+    "read",
+    "said",
+    "seen",
+    "sent",
+    "set",
+    "shown",
+    "spoken",
+    "taken",
+    "told",
+    "written",
+}
 VERBS = {"cut", "embed", "feed", "found", "need", "put", "read", "seed", "set", "speed"}
 """Words of that form that are plain verbs, or the field's own nouns."""
 PUBLISHED_PARTICIPLES = {
