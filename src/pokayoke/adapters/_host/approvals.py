@@ -47,14 +47,20 @@ async def answer_question_async(guard: Guard, approval: str, answer: PersonAnswe
         answer_question(guard, approval, answer)
 
 
-def find_question(adapter_run: AdapterRun, call: ToolCall) -> Approval | None:
-    """Return the question about a call, answered or not; None if there is none, or nothing to ask."""
+def find_question(adapter_run: AdapterRun, call: ToolCall, *, waiting: bool = False) -> Approval | None:
+    """Return the question about a call, answered or not; None if there is none, or nothing to ask.
+
+    Args:
+        adapter_run: the run.
+        call: the call.
+        waiting: True to find only a question that is not answered yet.
+    """
     run = adapter_run.run
     verdict = run.check(call)
     if verdict.decision != "ask":
         return None
     about = (run.id, verdict.contract, verdict.arguments)
-    known = run.guard.approvals.list(waiting=False)
+    known = run.guard.approvals.list(waiting=waiting)
     return next((one for one in known if (one.run_id, one.contract, one.arguments) == about), None)
 
 

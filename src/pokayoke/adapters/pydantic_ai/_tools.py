@@ -1,177 +1,280 @@
-"""Pydantic AI's tools in our terms; for `pokayoke.adapters.pydantic_ai`."""
+"""Pydantic AI's tools: one guarded call, from the framework's validation to the result in its history.
+
+In: a call as the model wrote it, and the framework's own validation and execution. Out: the tool's value for the
+guard, and what the framework puts into its history. Never: an exception of the framework taken for proof that a write
+did not happen when it is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
-from pokayoke.adapters._host.visibility import is_hidden
-from pokayoke.core.call import Finding
-from pokayoke.core.contract.contract import Contract
-from pokayoke.errors import MissingExtraError, UsageError
+from pokayoke.adapters._host.approvals import PersonAnswer
+from pokayoke.adapters._host.tools import ToolSide
+from pokayoke.adapters.pydantic_ai._approvals import person_answer
+from pokayoke.adapters.pydantic_ai._model import user_text
+from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.core.intake.arguments import read_arguments
+from pokayoke.core.output.content_blocks import as_blocks
+from pokayoke.core.output.model_text import result_text
+from pokayoke.core.output.preview import build_preview
+from pokayoke.errors import MissingExtraError
 
 try:
-    from pydantic import TypeAdapter
-    from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.messages import ToolCallPart
-    from pydantic_ai.models.test import TestModel
-    from pydantic_ai.settings import ModelSettings, ToolOrOutput
-    from pydantic_ai.tools import DeferredToolRequests, RunContext, Tool, ToolDefinition
-    from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
-    from pydantic_ai.usage import RunUsage
+    import pydantic_core
+    from pydantic import ValidationError
+    from pydantic_ai.exceptions import (
+        ApprovalRequired,
+        CallDeferred,
+        ModelRetry,
+        SkipToolExecution,
+        SkipToolValidation,
+        ToolFailed,
+        ToolFailedError,
+        ToolRetryError,
+        UnexpectedModelBehavior,
+        UsageLimitExceeded,
+    )
+    from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart
+    from pydantic_ai.messages import is_multi_modal_content as is_file
+    from pydantic_ai.tools import RunContext
+    from pydantic_ai.toolsets import ToolsetTool
 except ImportError as error:
     raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
+CONTROL_EXCEPTIONS = (CallDeferred, ApprovalRequired)
+"""A tool that raises one of these has done nothing: its call is answered elsewhere."""
+
+Handler = Callable[[Any], Awaitable[Any]]
+
 _MCP = "pydantic_ai.mcp"
-HIDDEN: dict[str, Any] = {}
-"""The schema of a tool that a run may not use."""
-_PLACEHOLDER = {"pokayoke": "stranger"}
-_NO_TOOLS: AbstractToolset[Any] = FunctionToolset()
-_ANYTHING = TypeAdapter(Any).validator
+_MAX_CHARS = 50_000
+"""The model reads at most so many characters of words beside a value that has a schema."""
 
 
-def contracts(
-    tools: Iterable[Any],
-    *,
-    reads: Collection[str] = (),
-    destructive: Collection[str] = (),
-    fields: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Contract]:
-    """Build the contracts of an agent's tools. What is not declared is a write, and its output is unchecked.
+# -- running it ------------------------------------------------------------------------------------
+
+
+class ToolInvocation(ToolSide):
+    """Runs a tool through the framework's own validation and execution, hooks of other capabilities included.
 
     Args:
-        tools: functions, `Tool` objects, function toolsets, agents, or definitions from `definitions`.
-        reads: names of those that change nothing.
-        destructive: names of those whose effect cannot be undone.
-        fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
+        call: the call as the model wrote it.
+        part: the call in the framework's history.
+        validate: the framework's validation; None if the framework has validated the call already.
 
-    Raises:
-        UsageError: something is no tool, or a tool is named that does not exist.
-        ContractError: a field contradicts another or its schema.
+    Attributes:
+        limit: the exception that ends the framework's run once the call is recorded: its usage limit is reached.
     """
-    known = [_describe_tool(one) for given in tools for one in _tool_definitions(given)]
-    return build_contracts(known, reads=reads, destructive=destructive, fields=fields)
+
+    __slots__ = ("_again", "_context", "_execute", "_has_schema", "_more", "_reads", "_validate", "_words", "call",
+                 "limit", "part")  # fmt: skip
+
+    def __init__(self, call: ToolCall, part: ToolCallPart, validate: Handler | None) -> None:
+        """Keep the validation until there is an execution."""
+        self.call, self.part, self._validate = call, part, validate
+        self._reads = self._has_schema = False
+        self._again: ToolRetryError | None = None
+        self.limit: UsageLimitExceeded | None = None
+        self._more: ToolReturn[Any] | None = None
+        self._words = ""
+
+    def bind_execution(self, run: Run, context: RunContext[Any], execute: Handler) -> None:
+        """Take the framework's execution; `context` is that of the tool."""
+        self._context, self._execute = context, execute
+        plan = run.snapshot.find_plan(self.call.name)
+        if not isinstance(plan, Finding):
+            self._reads, self._has_schema = plan.contract.effect == "read", plan.contract.output is not None
+
+    def person_answer(self, approval: str) -> PersonAnswer | None:  # noqa: ARG002 - the framework knows one question
+        """Return the yes with which the framework runs a call that waited for a person."""
+        return person_answer(self._context.tool_call_metadata, True) if self._context.tool_call_approved else None
+
+    async def run_tool(self, arguments: dict[str, Any]) -> Any:
+        """Run the tool with the effective arguments."""
+        self._again, self._more, self._words = None, None, ""
+        validated = await self._validate_arguments(arguments)
+        try:
+            result = await self._execute(validated)
+        except SkipToolExecution as instead:
+            result = instead.result
+        except UsageLimitExceeded as limit:
+            self.limit = limit
+            raise
+        except (ToolFailed, ToolFailedError) as failed:
+            result = _failure_result(_failure_text(failed))
+        except ModelRetry as asked:
+            # A hook around the tool has raised it, perhaps after the tool ran: of a write that is no proof.
+            if not self._reads:
+                raise
+            raise self._request_retry(asked.message) from asked
+        except (ToolRetryError, UnexpectedModelBehavior) as asked:
+            result = self._judge_retry(asked)
+        value, self._more, self._words = _split_result(result, has_schema=self._has_schema)
+        return value
+
+    async def _validate_arguments(self, arguments: dict[str, Any]) -> Any:
+        if self._validate is None:
+            return arguments
+        try:
+            return await self._validate(arguments)
+        except SkipToolValidation as instead:
+            return instead.validated_args
+        except ValidationError as wrong:
+            raise self._request_retry(wrong.errors(include_url=False, include_context=False)) from wrong
+        except (ModelRetry, ToolFailed) as wrong:
+            raise self._request_retry(wrong.message) from wrong
+        except Exception as other:
+            # The framework wraps a deferral by an argument validator into an exception of its own.
+            deferral: Any = getattr(other, "deferral", None)
+            if isinstance(deferral, CONTROL_EXCEPTIONS):
+                raise deferral from other
+            raise
+
+    def _judge_retry(self, asked: ToolRetryError | UnexpectedModelBehavior) -> Any:
+        """Return the result that a request for another try stands for, or raise the exception that it means.
+
+        A tool that raises `ModelRetry` states that it may be called again, so it has done nothing. Two things look
+        the same and prove nothing: the framework's own deadline, and an error that an MCP server reports.
+        """
+        wish = asked.__cause__
+        spent = f"Tool {self.part.tool_name!r} exceeded max retries"
+        if isinstance(asked, UnexpectedModelBehavior) and not (
+            isinstance(wish, ModelRetry) and asked.message.startswith(spent)
+        ):
+            raise asked
+        if not isinstance(wish, ModelRetry) and not self._reads:
+            raise asked
+        told: Any = wish.message if isinstance(wish, ModelRetry) else asked.tool_retry.content
+        if _is_timeout(asked):
+            raise TimeoutError(told) from asked
+        manager = self._context.tool_manager
+        if manager is not None and _is_from_server((manager.tools or {}).get(self.part.tool_name)):
+            return _failure_result(str(told))
+        # The framework's budget of retries may be spent; the loop guard decides whether the run goes on.
+        raise self._request_retry(told) from asked
+
+    def _request_retry(self, told: Any) -> ToolNotStarted:
+        self._again = retry_error(self.part, told)
+        return ToolNotStarted("asked for another try", blame="tool")
+
+    def framework_result(self, outcome: Outcome, *, is_known: bool) -> Any:
+        """Return the result that the framework puts into its history, or raise the error that it puts there.
+
+        Args:
+            outcome: the call's outcome.
+            is_known: False if the framework has no tool for the call.
+        """
+        if outcome.repairs and isinstance(self.part.args, str) and outcome.ok:
+            # The framework would tell the model that its own text was no JSON, so the history gets the object.
+            self.part.args, self.part.id = read_arguments(self.part.args).value, None
+        if outcome.ok:
+            return _join_result(outcome, self._more, self._words)
+        if self._again is not None and outcome.status == "failed":
+            raise self._again
+        # As retried: an answer in the same message was written before the model knew of this, and does not count.
+        raise retry_error(self.part, outcome.text) if is_known else ToolFailed(outcome.text)
 
 
-def settings_without_hidden(run: Run, settings: ModelSettings) -> ModelSettings:
-    """Return what a request is sent with, without a demand for tools that are hidden: the framework refuses that.
-
-    A list to choose from gets shorter, and never open.
-    """
-    choice = settings.get("tool_choice")
-    names = choice.function_tools if isinstance(choice, ToolOrOutput) else choice
-    if not isinstance(names, list) or not any(is_hidden(run, name) for name in names):
-        return settings
-    shown = [name for name in names if not is_hidden(run, name)]
-    if isinstance(choice, ToolOrOutput):
-        return {**settings, "tool_choice": ToolOrOutput(function_tools=shown)}
-    return {**settings, "tool_choice": shown or "none"}
+def retry_error(part: ToolCallPart, text: Any) -> ToolRetryError:
+    """Return the exception by which the framework answers a call with an error, without using up a retry."""
+    return ToolRetryError(
+        ToolReturnPart(tool_name=part.tool_name, content=text, tool_call_id=part.tool_call_id, outcome="retried")
+    )
 
 
-async def definitions(*toolsets: Any, deps: Any = None) -> list[ToolDefinition]:
-    """List the tools of toolsets that have to be asked: MCP servers, and wrapped or dynamic toolsets.
-
-    Args:
-        toolsets: the toolsets, as the agent is given them, so that the names are those the model will read.
-        deps: what the agent's dependencies will be, for toolsets that look at them.
-    """
-    context = RunContext(deps=deps, model=TestModel(), usage=RunUsage())
-    found: list[ToolDefinition] = []
-    for toolset in toolsets:
-        async with toolset:
-            found += [tool.tool_def for tool in (await toolset.get_tools(context)).values()]
-    return found
+async def call_deferred(arguments: dict[str, Any]) -> Any:  # noqa: ARG001 - the signature of an invoke
+    """Stand for a tool that runs elsewhere."""
+    raise CallDeferred
 
 
-def _tool_definitions(given: Any) -> Iterator[ToolDefinition]:
-    if isinstance(given, ToolDefinition):
-        yield given
-    elif isinstance(given, Tool):
-        yield given.tool_def
-    elif isinstance(given, FunctionToolset):
-        for tool in given.tools.values():
-            yield tool.tool_def
-    elif isinstance(given, AbstractToolset):
-        raise UsageError(f"{given.label} has to be asked for its tools: contracts(await definitions(toolset))")
-    elif isinstance(toolsets := getattr(given, "toolsets", None), Sequence):
-        for toolset in toolsets:
-            yield from _tool_definitions(toolset)
-    elif callable(given):
-        yield Tool(given).tool_def
-    else:
-        raise UsageError(f"{given!r} is no tool: give functions, Tool objects, toolsets or an agent")
+def message(outcome: Outcome) -> ToolReturnPart:
+    """Return the message part that answers a call."""
+    return ToolReturnPart(
+        tool_name=outcome.tool,
+        content=outcome.text,
+        tool_call_id=outcome.call_id,
+        outcome="success" if outcome.ok else "retried",
+    )
 
 
-def _describe_tool(tool: ToolDefinition) -> ToolDescription:
-    return ToolDescription(tool.name, tool.description or "", tool.parameters_json_schema)
+def _failure_text(error: ToolFailed | ToolFailedError) -> str:
+    said = error.message if isinstance(error, ToolFailed) else error.tool_failed.model_response_str(wrap_if_error=False)
+    return str(said)
 
 
-def framework_names(run: Run, ctx: RunContext[Any], parts: Iterable[ToolCallPart]) -> list[str]:
-    """Return the names by which the framework shall know the calls of a reply.
-
-    A name that means one of its tools becomes that tool's. Any other is made known for this step, also where there is
-    no tool at all: the calls have to come to the hooks, or the framework would answer by itself, and charge for it.
-    """
-    tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
-    names = [part.tool_name for part in parts]
-    return names if tools is None else [name if name in tools else _framework_name(run, name, tools) for name in names]
+def _failure_result(text: str) -> dict[str, Any]:
+    """Return the result of a tool that reports itself that it failed."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def _framework_name(run: Run, name: str, tools: dict[str, ToolsetTool[Any]]) -> str:
-    plan = run.snapshot.find_plan(name)
-    if not isinstance(plan, Finding) and plan.contract.name in tools:
-        return plan.contract.name
-    stranger = ToolDefinition(name=name, metadata=_PLACEHOLDER)
-    tools[name] = ToolsetTool(toolset=_NO_TOOLS, tool_def=stranger, max_retries=0, args_validator=_ANYTHING)
-    return name
-
-
-def is_placeholder(tool_def: ToolDefinition) -> bool:
-    """True for what stands in for a tool that the agent does not have."""
-    return tool_def.metadata is _PLACEHOLDER
-
-
-def is_framework_tool(tool_def: ToolDefinition) -> bool:
-    """True for what the framework offers on its own behalf: tool search and the loading of capabilities."""
-    return tool_def.tool_kind in ("tool-search", "capability-load")
-
-
-def is_from_server(tool: ToolsetTool[Any] | None) -> bool:
-    """True if a tool runs in an MCP server."""
+def _is_from_server(tool: ToolsetTool[Any] | None) -> bool:
+    """Return whether a tool runs in an MCP server."""
     return tool is not None and any(kind.__module__ == _MCP for kind in type(tool.toolset).__mro__)
 
 
-def schema_for(tool: ToolDefinition, run: Run) -> dict[str, Any] | None:
-    """Return the schema to show the model instead of a tool's own; `HIDDEN` if it may not use the tool.
+def _is_timeout(error: BaseException) -> bool:
+    """Return whether this is a deadline, as that of `Tool(timeout=...)`: the tool had begun, its effect is unknown."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, TimeoutError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
-    Raises:
-        UsageError: there is no contract for it.
+
+# -- what it returned ------------------------------------------------------------------------------
+
+
+class _SplitResult(NamedTuple):
+    """A tool's return value: `value` is for the guard, `words` are texts that the value's schema does not describe."""
+
+    value: Any
+    more: ToolReturn[Any] | None
+    words: str
+
+
+def _split_result(result: Any, *, has_schema: bool) -> _SplitResult:
+    """Split a tool's return value: files become blocks that are not checked, everything else is data.
+
+    Args:
+        result: the tool's return value.
+        has_schema: True if a schema describes the value; else the words beside it belong to it.
     """
-    if is_framework_tool(tool):
-        return None
-    if is_hidden(run, tool.name):
-        return HIDDEN
-    plan = run.snapshot.find_plan(tool.name)
-    if isinstance(plan, Finding):
-        raise UsageError(
-            f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "
-            "for an MCP server or a wrapped toolset with contracts(await definitions(toolset))"
-        )
-    contract = plan.contract
-    return None if contract.key_argument is None else contract.model_schema
+    more = result if isinstance(result, ToolReturn) else None
+    value = result if more is None else more.return_value
+    words = user_text(more.content or ()) if more is not None else ""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    joined = [words] if words and not has_schema and as_blocks(value) is None else []
+    if joined or any(map(is_file, items)):
+        items = items if any(map(is_file, items)) else [] if value is None else [value]
+        value = {"content": [_to_block(item) for item in (*items, *joined)]}
+    return _SplitResult(value, more, "" if joined else words)
 
 
-def may_defer(ctx: RunContext[Any]) -> bool:
-    """True if the framework takes a call that waits for a person out of the run."""
-    output = getattr(ctx.agent, "output_type", None)
-    if DeferredToolRequests in (output if isinstance(output, (list, tuple)) else [output]):
-        return True
-    others: list[Any] = []
-    if ctx.root_capability is not None:
-        ctx.root_capability.apply(others.append)
-    base = AbstractCapability.handle_deferred_tool_calls
-    return any(type(one).handle_deferred_tool_calls is not base for one in others)
+def _to_block(item: Any) -> dict[str, Any]:
+    if is_file(item):
+        return {"type": "file", "file": item}
+    return {"type": "text", "text": item if isinstance(item, str) else pydantic_core.to_json(item).decode()}
+
+
+def _join_result(outcome: Outcome, more: ToolReturn[Any] | None, words: str) -> Any:
+    """Return what the framework puts into its history for a call that ended well.
+
+    All words of a tool go into its result. The framework would put those beside the result into a message of the user.
+    """
+    text = outcome.text
+    if words:
+        kept = words if len(words) <= _MAX_CHARS else build_preview(words, handle=None, tool=outcome.tool)
+        text += "\n" + result_text(kept, tool=outcome.tool, call_id=outcome.call_id, trust="unchecked")
+    files = [block["file"] for block in outcome.content if isinstance(block, dict) and is_file(block.get("file"))]
+    value = [text, *files] if files else text
+    if more is None:
+        return value
+    beside = [] if isinstance(more.content, str) else [one for one in more.content or () if is_file(one)]
+    return ToolReturn(return_value=value, content=beside or None, metadata=more.metadata, tools=more.tools)

@@ -1,0 +1,87 @@
+"""Pydantic AI's deferred tool requests and the guard's questions.
+
+In: a person's answers as `DeferredToolResults` brings them. Out: the same answers to the guard's questions, and calls
+as the person has to see them. Never: a person who judges other arguments than those that will run.
+"""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from pokayoke.adapters._host.approvals import PersonAnswer, answer_question_async, call_denied, find_question
+from pokayoke.core.call import ToolCall, Verdict
+from pokayoke.errors import MissingExtraError, StoreError
+
+try:
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.tools import DeferredToolRequests, RunContext, ToolApproved, ToolDenied
+except ImportError as error:
+    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
+
+if TYPE_CHECKING:
+    from pokayoke.adapters._host.run import AdapterRun
+
+
+def may_defer(ctx: RunContext[Any]) -> bool:
+    """Return whether the agent's output type, or another capability, takes calls that wait for a person."""
+    output = getattr(ctx.agent, "output_type", None)
+    if DeferredToolRequests in (output if isinstance(output, (list, tuple)) else [output]):
+        return True
+    others: list[Any] = []
+    if ctx.root_capability is not None:
+        ctx.root_capability.apply(others.append)
+    base = AbstractCapability.handle_deferred_tool_calls
+    return any(type(one).handle_deferred_tool_calls is not base for one in others)
+
+
+def show_effective_call(part: ToolCallPart, verdict: Verdict) -> None:
+    """Write into a call that leaves the run the arguments that will run, so that a person judges those."""
+    if verdict.repairs or verdict.corrections:
+        part.args, part.id = verdict.arguments, None
+
+
+def person_answer(metadata: Any, approved: bool, reason: str = "") -> PersonAnswer:
+    """Return a person's answer; `metadata` is that of `DeferredToolResults`, and may hold `by` and `reason`."""
+    given: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    return PersonAnswer(approved, str(given.get("by", "pydantic-ai")), str(given.get("reason", reason)))
+
+
+async def pass_answer(adapter_run: AdapterRun, call: ToolCall, answer: Any, metadata: Any) -> None:
+    """Pass on an answer that lets a call not run as it was asked about: a denial, or an approval of other arguments.
+
+    A plain approval is passed on when the call runs, see `ToolInvocation.person_answer`.
+
+    Args:
+        adapter_run: the run.
+        call: the call that was asked about.
+        answer: the framework's: a bool, `ToolApproved` or `ToolDenied`; anything else is no answer of a person.
+        metadata: as in `person_answer`.
+    """
+    if isinstance(answer, ToolDenied):
+        await _record_denial(adapter_run, call, person_answer(metadata, False, answer.message))
+    elif isinstance(answer, ToolApproved) and answer.override_args is not None:
+        instead = structs.replace(call, arguments=answer.override_args)
+        if adapter_run.run.check(call).arguments != adapter_run.run.check(instead).arguments:
+            await _close_question(adapter_run, call, person_answer(metadata, False, "approved with other arguments"))
+
+
+async def _record_denial(adapter_run: AdapterRun, call: ToolCall, answer: PersonAnswer) -> None:
+    if adapter_run.run.check(call).decision == "ask":
+        outcome = await adapter_run.acall(call, call_denied)
+        if outcome.approval is not None:
+            await answer_question_async(adapter_run.run.guard, outcome.approval, answer)
+            await adapter_run.acall(call, call_denied)  # so that the run knows what was not done
+
+
+async def _close_question(adapter_run: AdapterRun, call: ToolCall, answer: PersonAnswer) -> None:
+    with suppress(StoreError):
+        question = await to_thread(find_question, adapter_run, call, waiting=True)
+        if question is not None:
+            await answer_question_async(adapter_run.run.guard, question.id, answer)
+            key = (await adapter_run.acall(call, call_denied)).key
+            adapter_run.run.progress.matters.forget_key(key or "")
