@@ -1,57 +1,60 @@
-"""The model's side of AutoGen: what it is asked, what it said, and why it ended.
+"""The model's side of AutoGen: requests, replies, and why a reply ended.
 
+In: a model client, and what it returns. Out: the same client, guarded. Never: a call of a cut reply that runs;
 AutoGen overwrites the reason for which a reply with calls ended, so it is read at the client below.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.calls import ReplyCall, encode_unreadable_call
+from autogen_core import FunctionCall
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    SystemMessage,
+    UserMessage,
+)
+
+from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME, ReplyCall, encode_call, is_plain_object, restore_call
 from pokayoke.adapters._host.finish_reasons import (
     capture_finish_reasons,
     captured_reply,
     captured_stream,
     cut_or_last,
 )
-from pokayoke.adapters._host.proxy import Proxy
-from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters._host.model import ModelSide, texts_since_reply
+from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
-from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
-from pokayoke.core.call import Finding, ToolCall
-from pokayoke.core.contract.names import history_name
+from pokayoke.adapters.autogen._run import AgentRun
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
-from pokayoke.errors import MissingExtraError, UsageError
+from pokayoke.errors import UsageError
 
-try:
-    from autogen_core import FunctionCall
-    from autogen_core.models import (
-        AssistantMessage,
-        ChatCompletionClient,
-        CreateResult,
-        FunctionExecutionResultMessage,
-        SystemMessage,
-        UserMessage,
+if TYPE_CHECKING:
+    from pokayoke.runtime.run.run import Run
+
+__all__ = ["GuardedClient", "calls", "message"]
+
+
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the calls of a `CreateResult`, in order, argument texts as they came."""
+    if isinstance(reply.content, str):
+        return []
+    return [ToolCall(call.id, call.name, call.arguments, reply.finish_reason) for call in reply.content]
+
+
+def message(outcome: Outcome) -> Any:
+    """Return the `FunctionExecutionResult` that answers a call."""
+    return FunctionExecutionResult(
+        content=outcome.text, name=outcome.tool, call_id=outcome.call_id, is_error=not outcome.ok
     )
-except ImportError as error:
-    raise MissingExtraError("autogen-agentchat", "autogen") from error
-
-__all__ = ["GuardedClient"]
-
-
-class _ModelRequest(NamedTuple):
-    """One request, as it is sent."""
-
-    hosted: AdapterRun
-    messages: list[Any]
-    tools: Sequence[Any]
-    choice: Any
-    handoffs: frozenset[str]
-    typed: bool
 
 
 class GuardedClient(Proxy, ChatCompletionClient):
@@ -59,15 +62,15 @@ class GuardedClient(Proxy, ChatCompletionClient):
 
     Args:
         inner: the client.
-        conversation: the agent's conversation.
+        agent_run: the agent's conversation.
     """
 
-    def __init__(self, inner: Any, conversation: AgentRun) -> None:
-        """Listen below the client, where that is possible."""
+    def __init__(self, inner: Any, agent_run: AgentRun) -> None:
+        """Observe the provider's own client below it, if it has one."""
         super().__init__(inner)
-        self._conversation = conversation
+        self._agent_run = agent_run
         if hasattr(inner, "_client"):
-            inner._client = capture_finish_reasons(inner._client)  # noqa: SLF001 - the only place where it holds the provider's own
+            inner._client = capture_finish_reasons(inner._client)  # noqa: SLF001 - the only place where it holds it
 
     async def create(
         self,
@@ -79,13 +82,10 @@ class GuardedClient(Proxy, ChatCompletionClient):
         **more: Any,
     ) -> Any:
         """Ask the model once. Errors of the client go through."""
-        _raise_if_cancelled(more.get("cancellation_token"))
-        turn = self._build_request(messages, tools, tool_choice, json_output)
-        asked = self._inner.create(
-            turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
-        )
-        reply, stops = await captured_reply(asked)
-        return self._take_reply(turn, reply, stops)
+        request = self._build_request(messages, tools, tool_choice, json_output, more)
+        asked = self._inner.create(request.messages, **request.options, json_output=json_output, **more)
+        reply, reasons = await captured_reply(asked)
+        return request.take_reply(reply, cut_or_last([*reasons, reply.finish_reason]))
 
     async def create_stream(
         self,
@@ -97,178 +97,153 @@ class GuardedClient(Proxy, ChatCompletionClient):
         **more: Any,
     ) -> AsyncGenerator[Any]:
         """Ask the model once and pass its text on; the last item is the reply as the guard lets it stand."""
-        _raise_if_cancelled(more.get("cancellation_token"))
-        turn = self._build_request(messages, tools, tool_choice, json_output)
-        stops: list[Any] = []
-        told = ""
-        asked = self._inner.create_stream(
-            turn.messages, tools=turn.tools, tool_choice=turn.choice, json_output=json_output, **more
-        )
-        async with aclosing(captured_stream(asked, stops)) as items:
+        request = self._build_request(messages, tools, tool_choice, json_output, more)
+        reasons: list[Any] = []
+        shown = ""
+        asked = self._inner.create_stream(request.messages, **request.options, json_output=json_output, **more)
+        async with aclosing(captured_stream(asked, reasons)) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
-                    reply = self._take_reply(turn, item, stops)
-                    rest = _remaining_text(reply.content, told)
-                    if rest:
+                    reply = request.take_reply(item, cut_or_last([*reasons, item.finish_reason]))
+                    text = reply.content
+                    if isinstance(text, str) and text.startswith(shown) and (rest := text[len(shown) :]):
                         yield rest
                     yield reply
-                # Of a reply that may be replaced, nothing is shown before it is known.
-                elif not turn.hosted.is_final:
-                    told += item
+                # The text of a final reply may be replaced, so none of it is shown before the reply is whole.
+                elif not request.shape.final:
+                    shown += item
                     yield item
 
-    async def close(self) -> None:
-        """Close the client."""
-        await self._inner.close()
+    def _build_request(
+        self, messages: Sequence[Any], tools: Sequence[Any], choice: Any, output: Any, more: dict[str, Any]
+    ) -> _ModelRequest:
+        """Return the request as it is sent.
 
-    def actual_usage(self) -> Any:
-        """As the client says."""
-        return self._inner.actual_usage()
+        Raises:
+            CancelledError: the run was cancelled; not every client looks at the token itself.
+        """
+        token = more.get("cancellation_token")
+        if token is not None and token.is_cancelled():
+            raise asyncio.CancelledError
+        return _ModelRequest(self._agent_run, messages, tools, choice, is_typed=isinstance(output, type))
 
-    def total_usage(self) -> Any:
-        """As the client says."""
-        return self._inner.total_usage()
-
-    def count_tokens(self, messages: Sequence[Any], *, tools: Sequence[Any] = ()) -> int:
-        """As the client says."""
-        return int(self._inner.count_tokens(messages, tools=tools))
-
-    def remaining_tokens(self, messages: Sequence[Any], *, tools: Sequence[Any] = ()) -> int:
-        """As the client says."""
-        return int(self._inner.remaining_tokens(messages, tools=tools))
-
-    @property
-    def capabilities(self) -> Any:
-        """As the client says."""
-        return self._inner.capabilities
-
-    @property
-    def model_info(self) -> Any:
-        """As the client says."""
-        return self._inner.model_info
+    close, actual_usage, total_usage = forward("close"), forward("actual_usage"), forward("total_usage")
+    count_tokens, remaining_tokens = forward("count_tokens"), forward("remaining_tokens")
+    capabilities, model_info = forward("capabilities"), forward("model_info")
 
     def dump_component(self) -> Any:
-        """Refuse: what is read back would not be guarded.
+        """Refuse: a client that is loaded again would not be guarded.
 
         Raises:
             UsageError: always.
         """
         raise UsageError("a guarded agent cannot be dumped: build it in code, and save_state() its conversation")
 
-    # -- a turn --------------------------------------------------------------------------------------
 
-    def _build_request(self, messages: Sequence[Any], tools: Sequence[Any], choice: Any, typed: Any) -> _ModelRequest:
-        """Make the request what it has to be."""
-        conversation = self._conversation
-        conversation.sinks = False
-        # Ids of calls that are in the history already, from before a restart, must not be given again.
-        hosted = conversation.open_run(_known_ids(messages))
-        for text in _user_texts(messages):
-            hosted.run.user(text)
-        request = hosted.begin_request()
-        shown = [_with_original_names(message) for message in messages]
-        if request.instruction:
-            # Behind the first system messages: many models take no others.
-            at = next((at for at, one in enumerate(shown) if not isinstance(one, SystemMessage)), len(shown))
-            shown.insert(at, SystemMessage(content=request.instruction))
-        shown_tools = [
-            tool for tool in tools if _tool_name(tool) != UNKNOWN_TOOL_NAME
-        ]  # AutoGen has it, and no model is to call it
-        handoffs = frozenset(map(_tool_name, shown_tools)).difference(conversation.tools)
-        offered = [] if request.final else [tool for tool in shown_tools if not is_hidden(hosted.run, _tool_name(tool))]
+class _ModelRequest(ModelSide):
+    """One request and its reply, a `CreateResult`.
+
+    Attributes:
+        messages: the history, as it is sent.
+        options: tools and tool choice, as they are sent.
+    """
+
+    __slots__ = ("_agent_run", "_handoffs", "_is_typed", "messages", "options")
+
+    def __init__(
+        self, agent_run: AgentRun, messages: Sequence[Any], tools: Sequence[Any], choice: Any, *, is_typed: bool
+    ) -> None:
+        """Shape the request."""
+        self._agent_run, self._is_typed = agent_run, is_typed
+        agent_run.has_unknown_calls = False
+        said = map(_role_and_text, reversed(messages))
+        shape = self.begin_request(
+            agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=_known_ids(messages)
+        )
+        run = self.adapter_run.run
+        self.messages = [*map(_with_original_names, messages)]
+        if shape.instruction:
+            # After the first system messages: many models take no others.
+            at = next((at for at, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages))
+            self.messages.insert(at, SystemMessage(content=shape.instruction))
+        # AutoGen lists the tool that answers unknown calls, and no model may call it.
+        known = {name: tool for tool in tools if (name := _tool_name(tool)) != UNKNOWN_TOOL_NAME}
+        self._handoffs = known.keys() - set(agent_run.tools)
+        offered = [] if shape.final else [tool for name, tool in known.items() if not is_hidden(run, name)]
         if choice != "none":
-            choice = (offered and allowed_tool_choice(hosted.run, choice)) or "auto"
-        return _ModelRequest(hosted, shown, offered, choice, handoffs, isinstance(typed, type))
+            choice = (offered and allowed_tool_choice(run, choice)) or "auto"
+        self.options = {"tools": offered, "tool_choice": choice}
 
-    def _take_reply(self, turn: _ModelRequest, reply: Any, stops: list[Any]) -> Any:
-        """The reply as the guard lets it stand."""
-        hosted, stop = turn.hosted, cut_or_last([*stops, reply.finish_reason])
-        if total := reply.usage.prompt_tokens + reply.usage.completion_tokens:
-            hosted.run.usage(total)
+    @property
+    def is_final(self) -> bool:
+        return self.shape.final or self.options["tool_choice"] == "none"
+
+    def total_tokens(self, reply: Any) -> int | None:
+        return int(reply.usage.prompt_tokens + reply.usage.completion_tokens)
+
+    def calls(self, reply: Any) -> list[ReplyCall]:
         if isinstance(reply.content, str):
-            word = reply.content if turn.typed and reply.content else hosted.final_text(reply.content)
-            return reply if word == reply.content else reply.model_copy(update={"content": word})
-        asked = [ReplyCall(call.id, call.name, call.arguments or "") for call in reply.content]
-        heard = hosted.take_reply(asked, stop)
-        if hosted.is_final or turn.choice == "none":
-            word = hosted.final_text(reply.thought)
-            return reply.model_copy(update={"content": word, "thought": None, "finish_reason": "stop"})
-        self._conversation.keep_calls(heard)
-        content = [self._framework_call(call, turn) for call in heard]
-        self._conversation.sinks = any(call.name == UNKNOWN_TOOL_NAME for call in content)
+            return []
+        return [ReplyCall(call.id, call.name, call.arguments or "") for call in reply.content]
+
+    def with_calls(self, reply: Any, calls: list[ToolCall]) -> Any:
+        self._agent_run.keep_calls(calls)
+        content = [self._framework_call(call) for call in calls]
+        self._agent_run.has_unknown_calls = any(call.name == UNKNOWN_TOOL_NAME for call in content)
         return reply.model_copy(update={"content": content})
 
-    def _framework_call(self, call: ToolCall, turn: _ModelRequest) -> Any:
-        """The call for AutoGen: one that it can parse, of a tool that it has."""
-        text, cut = str(call.arguments), is_cut(call.stop_reason)
-        if call.name in turn.handoffs and not cut:
-            return FunctionCall(id=call.id, name=call.name, arguments=text if _is_object(text) else "{}")
-        known = self._conversation.tools
-        if call.name in known and not cut and _is_object(text):
-            return FunctionCall(id=call.id, name=call.name, arguments=text)
-        name, owned = call.name, call.name in known
-        if not owned:
-            plan = turn.hosted.run.snapshot.find_plan(name)
-            spelled = UNKNOWN_TOOL_NAME if isinstance(plan, Finding) else plan.contract.name
-            name = spelled if spelled in known else UNKNOWN_TOOL_NAME
-        return FunctionCall(id=call.id, name=name, arguments=json.dumps(encode_unreadable_call(call, name=not owned)))
+    def without_calls(self, reply: Any) -> Any:
+        if isinstance(reply.content, str):
+            return reply
+        return reply.model_copy(update={"content": reply.thought, "thought": None, "finish_reason": "stop"})
 
+    def text(self, reply: Any) -> str | None:
+        text: str | None = reply.content
+        return text
 
-def _raise_if_cancelled(token: Any) -> None:
-    """Raise what the run was cancelled with, here where AutoGen expects it; not every client looks at the token."""
-    if token is not None and token.is_cancelled():
-        raise asyncio.CancelledError
+    def may_change_text(self, reply: Any, text: str | None) -> bool:  # noqa: ARG002 - the base class's signature
+        return not (self._is_typed and text)
 
+    def with_text(self, reply: Any, text: str) -> Any:
+        return reply.model_copy(update={"content": text})
 
-def _known_ids(messages: Iterable[Any]) -> Iterable[str]:
-    for message in messages:
-        if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
-            yield from (call.id for call in message.content)
-
-
-def _user_texts(messages: Sequence[Any]) -> list[str]:
-    """What was said to the agent since its last word: it begins a turn."""
-    texts: list[str] = []
-    for message in reversed(messages):
-        if isinstance(message, UserMessage):
-            content = message.content
-            texts.append(content if isinstance(content, str) else "\n".join(p for p in content if isinstance(p, str)))
-        elif isinstance(message, (AssistantMessage, FunctionExecutionResultMessage)):
-            break
-    return texts[::-1]
+    def _framework_call(self, call: ToolCall) -> Any:
+        """Return the call for AutoGen: one that it can parse, of a tool that it has."""
+        if call.name in self._handoffs and not is_cut(call.stop_reason):
+            arguments = call.arguments if is_plain_object(call.arguments) else "{}"
+            return FunctionCall(id=call.id, name=call.name, arguments=arguments)
+        name, arguments = encode_call(self.adapter_run.run, call, self._agent_run.tools)
+        return FunctionCall(id=call.id, name=name, arguments=arguments)
 
 
 def _tool_name(tool: Any) -> str:
     return str(tool["name"] if isinstance(tool, dict) else tool.name)
 
 
-def _with_original_names(message: Any) -> Any:
-    """The message with the names that the model wrote, where calls had to be led to the tool that answers them."""
-    if type(message) is not AssistantMessage or isinstance(message.content, str):
-        return message
-    if all(call.name != UNKNOWN_TOOL_NAME for call in message.content):
-        return message
-    return message.model_copy(update={"content": [_restore_call(call) for call in message.content]})
+def _known_ids(messages: Sequence[Any]) -> Iterator[str]:
+    for one in messages:
+        if type(one) is AssistantMessage and not isinstance(one.content, str):
+            yield from (call.id for call in one.content)
+
+
+def _role_and_text(one: Any) -> tuple[str | None, str]:
+    """Return role and text of a message, for `texts_since_reply`."""
+    if isinstance(one, UserMessage):
+        content = one.content
+        text = content if isinstance(content, str) else "\n".join(part for part in content if isinstance(part, str))
+        return "user", text
+    return ("reply" if isinstance(one, (AssistantMessage, FunctionExecutionResultMessage)) else None), ""
+
+
+def _with_original_names(one: Any) -> Any:
+    """Return a message with the names that the model wrote, of calls that were sent to `UNKNOWN_TOOL_NAME`."""
+    if type(one) is not AssistantMessage or isinstance(one.content, str):
+        return one
+    if all(call.name != UNKNOWN_TOOL_NAME for call in one.content):
+        return one
+    return one.model_copy(update={"content": [*map(_restore_call, one.content)]})
 
 
 def _restore_call(call: Any) -> Any:
-    try:
-        kept = json.loads(call.arguments)[UNKNOWN_TOOL_NAME]
-    except (ValueError, KeyError, TypeError):
-        return call
-    name = history_name(kept.get("name") or "")
-    text = kept.get("arguments")
-    text = json.dumps(text) if isinstance(text, dict) else text
-    return FunctionCall(id=call.id, name=name, arguments=text if _is_object(text) else call.arguments)
-
-
-def _is_object(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _remaining_text(content: Any, told: str) -> str:
-    """What of a text was not told yet."""
-    return content[len(told) :] if isinstance(content, str) and content.startswith(told) else ""
+    name, arguments = restore_call(call.name, call.arguments)
+    return FunctionCall(id=call.id, name=name, arguments=arguments)

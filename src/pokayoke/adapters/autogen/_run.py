@@ -1,4 +1,8 @@
-"""What the model client and the workbench of one AutoGen agent know together."""
+"""The run of the guard that the model client and the workbench of one AutoGen agent share.
+
+In: the calls of a reply, and the outcomes of calls. Out: the run, the calls as the model wrote them, and summaries.
+Never: one run for two conversations.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,11 @@ from pokayoke.core.call import Outcome, ToolCall
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["UNKNOWN_TOOL_NAME", "AgentRun"]
-
-UNKNOWN_TOOL_NAME = "unread_tool_call"
-"""The tool that answers calls of tools an agent does not have. It is listed only while there is such a call."""
+__all__ = ["AgentRun"]
 
 
 class AgentRun:
-    """One agent's conversation: its run of the guard, and the calls of its latest reply as they were written.
+    """One agent's conversation.
 
     Args:
         guard: the guard.
@@ -29,49 +30,49 @@ class AgentRun:
 
     Attributes:
         tools: names of the tools that the agent has now.
-        sinks: True while the latest reply calls a tool that it does not have.
+        has_unknown_calls: True while the latest reply calls a tool that the agent does not have.
     """
 
     def __init__(self, guard: Guard, run_id: str | None, who: dict[str, Any]) -> None:
         """Open nothing yet."""
         self.guard = guard
         self.tools: list[str] = []
-        self.sinks = False
-        self._named = (run_id, who)
-        self._hosted: AdapterRun | None = None
-        self._heard: dict[str, ToolCall] = {}
-        self._ended: BoundedCache[str, Outcome] = BoundedCache()
+        self.has_unknown_calls = False
+        self._run_id, self._who = run_id, who
+        self._adapter_run: AdapterRun | None = None
+        self._calls: dict[str, ToolCall] = {}
+        self._outcomes: BoundedCache[str, Outcome] = BoundedCache()
 
-    def open_run(self, taken: Iterable[str] = ()) -> AdapterRun:
-        """Return the run, opened if need be; `taken` are the call ids that its history has by then."""
-        if self._hosted is None:
-            run_id, who = self._named
-            self._hosted = AdapterRun(self.guard.run(run_id, **who), taken=taken)
-        return self._hosted
+    @property
+    def adapter_run(self) -> AdapterRun:
+        """The run, opened if need be."""
+        if self._adapter_run is None:
+            self._adapter_run = AdapterRun(self.guard.run(self._run_id, **self._who))
+        return self._adapter_run
 
     def end_run(self) -> None:
         """End the run: the next request begins another conversation."""
-        hosted, self._hosted = self._hosted, None
-        self._heard.clear()
-        if hosted is not None:
-            hosted.run.close()
+        ended, self._adapter_run = self._adapter_run, None
+        self._calls.clear()
+        if ended is not None:
+            ended.run.close()
 
     @property
     def has_pages(self) -> bool:
         """True if there is a text that was too long to show at once."""
-        return self._hosted is not None and self._hosted.run.progress.texts.any
+        return self._adapter_run is not None and self._adapter_run.run.progress.texts.any
 
     def keep_calls(self, calls: Iterable[ToolCall]) -> None:
-        """Keep the calls of a reply as the model wrote them."""
-        self._heard = {call.id: call for call in calls}
+        """Keep the calls of the latest reply as the model wrote them."""
+        self._calls = {call.id: call for call in calls}
 
     def original_call(self, ident: str | None, name: str, arguments: Any) -> ToolCall:
-        """Return a call as the model wrote it; AutoGen hands on what its lenient parser made of it."""
-        return self._heard.get(ident or "") or decode_call(ident, name, arguments)
+        """Return a call as the model wrote it; AutoGen's lenient parser may have changed the arguments."""
+        return self._calls.get(ident or "") or decode_call(ident, name, arguments)
 
     def keep_outcome(self, outcome: Outcome) -> Outcome:
-        """Keep what became of a call, for the summary."""
-        self._ended.put(outcome.call_id, outcome)
+        """Keep the outcome of a call for its summary."""
+        self._outcomes.put(outcome.call_id, outcome)
         return outcome
 
     def format_summary(self, call: Any, result: Any) -> str:
@@ -81,7 +82,7 @@ class AgentRun:
             call: the framework's `FunctionCall`.
             result: its `FunctionExecutionResult`.
         """
-        outcome = self._ended.get(call.id)
+        outcome = self._outcomes.get(call.id)
         if outcome is None:
             return str(result.content)
         if outcome.ok:

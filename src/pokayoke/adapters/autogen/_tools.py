@@ -1,4 +1,7 @@
-"""The tools' side of AutoGen: each call is taken by the guard, which runs the tool if it may."""
+"""The tools' side of AutoGen: each call goes through the guard, which runs the tool if it may.
+
+In: an agent's tools and workbenches. Out: one guarded workbench. Never: a tool without a contract.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,24 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from pokayoke.adapters.autogen._run import UNKNOWN_TOOL_NAME, AgentRun
-from pokayoke.core.call import Finding, Outcome, ToolCall
-from pokayoke.core.flow.steps import ToolNotStarted
-from pokayoke.errors import MissingExtraError, UsageError
+from autogen_core import CancellationToken
+from autogen_core.tools import (
+    BaseTool,
+    StaticStreamWorkbench,
+    StaticWorkbench,
+    StreamTool,
+    TextResultContent,
+    ToolResult,
+)
+from pydantic import ValidationError
 
-try:
-    from autogen_core import CancellationToken
-    from autogen_core.tools import (
-        BaseTool,
-        StaticStreamWorkbench,
-        StaticWorkbench,
-        StreamTool,
-        TextResultContent,
-        ToolResult,
-    )
-    from pydantic import ValidationError
-except ImportError as error:
-    raise MissingExtraError("autogen-agentchat", "autogen") from error
+from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME
+from pokayoke.adapters._host.contracts import require_contract
+from pokayoke.adapters._host.tools import ToolSide
+from pokayoke.adapters.autogen._run import AgentRun
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.errors import UsageError
 
 __all__ = ["GuardedWorkbench"]
 
@@ -36,31 +39,31 @@ class GuardedWorkbench(StaticStreamWorkbench):
     Args:
         tools: tools that it runs itself.
         benches: workbenches that it hands the other calls to.
-        conversation: the agent's conversation.
+        agent_run: the agent's conversation.
     """
 
-    def __init__(self, tools: Sequence[Any], benches: Sequence[Any], conversation: AgentRun) -> None:
+    def __init__(self, tools: Sequence[Any], benches: Sequence[Any], agent_run: AgentRun) -> None:
         """Take the tools over."""
         super().__init__(list(tools))
         self._own = {tool.name: tool for tool in tools}
         self._schemas = [tool.schema for tool in tools]
-        self._benches, self._conversation = list(benches), conversation
+        self._benches, self._agent_run = list(benches), agent_run
         self._at: dict[str, Any] = {}
-        conversation.tools = list(self._own)
+        agent_run.tools = list(self._own)
 
     async def list_tools(self) -> list[Any]:
-        """List the tools that there are now.
+        """Return the tools that there are now.
 
         Raises:
             UsageError: one of another workbench has no contract.
         """
-        listed, conversation = list(self._schemas), self._conversation
+        listed, agent_run = list(self._schemas), self._agent_run
         if self._benches:
             listed += await self._list_bench_tools()
-            conversation.tools = [schema["name"] for schema in listed]
-        if conversation.has_pages and (pager := conversation.guard.pager).name not in conversation.tools:
+            agent_run.tools = [schema["name"] for schema in listed]
+        if agent_run.has_pages and (pager := agent_run.guard.pager).name not in agent_run.tools:
             listed.append(_tool_schema(pager.name, pager.description, pager.input_schema))
-        if conversation.sinks:
+        if agent_run.has_unknown_calls:
             listed.append(
                 _tool_schema(UNKNOWN_TOOL_NAME, "Answers what cannot be run.", {"type": "object", "properties": {}})
             )
@@ -71,11 +74,9 @@ class GuardedWorkbench(StaticStreamWorkbench):
         self._at = {}
         for bench in self._benches:
             for schema in await bench.list_tools():
-                name = schema["name"]
-                plan = self._conversation.guard.snapshot.find_plan(name)
-                if isinstance(plan, Finding) or plan.contract.name != name:
-                    raise UsageError(f"{name} has no contract: give what list_tools() returns to contracts()")
-                self._at[name] = bench
+                remedy = "give what list_tools() returns to contracts()"
+                require_contract(self._agent_run.guard, schema["name"], remedy)
+                self._at[schema["name"]] = bench
                 listed.append(schema)
         return listed
 
@@ -88,7 +89,7 @@ class GuardedWorkbench(StaticStreamWorkbench):
     ) -> Any:
         """Take one call."""
         token = cancellation_token or CancellationToken()
-        call = self._conversation.original_call(call_id, name, dict(arguments or {}))
+        call = self._agent_run.original_call(call_id, name, dict(arguments or {}))
         return _framework_result(name, await self._take_call(call, name, token, None))
 
     async def call_tool_stream(
@@ -98,12 +99,12 @@ class GuardedWorkbench(StaticStreamWorkbench):
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> AsyncGenerator[Any]:
-        """Take one call; what the tool tells while it runs is passed on before the result."""
+        """Take one call; events of the running tool are passed on before the result."""
         if not isinstance(self._own.get(name), StreamTool):
             yield await self.call_tool(name, arguments, cancellation_token, call_id)
             return
         token = cancellation_token or CancellationToken()
-        call = self._conversation.original_call(call_id, name, dict(arguments or {}))
+        call = self._agent_run.original_call(call_id, name, dict(arguments or {}))
         events: asyncio.Queue[Any] = asyncio.Queue()
         task = asyncio.ensure_future(self._take_call(call, name, token, events))
         task.add_done_callback(lambda _: events.put_nowait(_END))
@@ -115,16 +116,12 @@ class GuardedWorkbench(StaticStreamWorkbench):
             task.cancel()
 
     async def _take_call(self, call: ToolCall, name: str, token: Any, events: Any) -> Outcome:
-        hosted = self._conversation.open_run()
-        plan = hosted.run.snapshot.find_plan(call.name)
-        running: Any = None  # what the guard answers itself
-        if name in self._conversation.tools:
-            running = _ToolInvocation(self._own.get(name), self._at.get(name), (name, call.id), token, events)
-        elif not isinstance(plan, Finding) and plan.contract is not self._conversation.guard.pager:
-            running = _missing_tool(plan.contract.name)
-        # A cancelled token ends the tool, and the run at its next request. AutoGen waits for ever for a call that
-        # does not answer at all.
-        return self._conversation.keep_outcome(await hosted.acall(call, running))
+        agent_run = self._agent_run
+        side = _ToolInvocation(self._own.get(name), self._at.get(name), (name, call.id), token, events)
+        # A cancelled token ends the tool, and the run at its next request. AutoGen would wait endlessly for a call
+        # that does not answer at all.
+        outcome = await side.take_call(agent_run.adapter_run, call, has_tool=name in agent_run.tools)
+        return agent_run.keep_outcome(outcome)
 
     # -- the workbenches behind it ---------------------------------------------------------------------
 
@@ -148,13 +145,13 @@ class GuardedWorkbench(StaticStreamWorkbench):
         return {"own": await super().save_state(), "benches": [await bench.save_state() for bench in self._benches]}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take states back."""
+        """Load the states that `save_state` returned."""
         await super().load_state(state["own"])
         for bench, kept in zip(self._benches, state["benches"], strict=True):
             await bench.load_state(kept)
 
     def dump_component(self) -> Any:
-        """Refuse: what is read back would not be guarded.
+        """Refuse: a workbench that is loaded again would not be guarded.
 
         Raises:
             UsageError: always.
@@ -162,14 +159,14 @@ class GuardedWorkbench(StaticStreamWorkbench):
         raise UsageError("a guarded workbench cannot be dumped: build it in code")
 
 
-class _ToolInvocation:
-    """Runs the tool, with the arguments that the guard lets through."""
+class _ToolInvocation(ToolSide):
+    """One call of a tool, or of a workbench."""
 
     def __init__(self, tool: Any, bench: Any, call: tuple[str, str], token: Any, events: Any) -> None:
         self._tool, self._bench = tool, bench
         (self._name, self._call_id), self._token, self._events = call, token, events
 
-    async def __call__(self, arguments: dict[str, Any]) -> Any:
+    async def run_tool(self, arguments: dict[str, Any]) -> Any:
         if self._tool is None:
             return await self._run_at_bench(arguments)
         try:
@@ -205,20 +202,13 @@ class _ToolInvocation:
 
 
 def _value_or_text(tool: Any, value: Any) -> Any:
-    """The value, or its text if the tool has words of its own for it, as agents and teams that are tools have."""
+    """Return the value, or its text if the tool has a text of its own for it, as agents and teams as tools have."""
     own = type(tool).return_value_as_string is not BaseTool.return_value_as_string
     return tool.return_value_as_string(value) if own else value
 
 
-def _missing_tool(name: str) -> Any:
-    def tool_missing(_arguments: dict[str, Any]) -> Any:
-        raise ToolNotStarted(f"{name} is not among the tools of the agent now", blame="model")
-
-    return tool_missing
-
-
 def _can_take_arguments(tool: Any, arguments: dict[str, Any]) -> bool:
-    """Whether the tool's own types take the arguments, so that it was the tool itself that raised."""
+    """Return whether the tool's own types take the arguments: then the tool itself has raised."""
     try:
         tool.args_type().model_validate(arguments)
     except ValidationError:
