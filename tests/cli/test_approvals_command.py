@@ -13,13 +13,13 @@ import threading
 import time
 
 import pytest
+from clishell import json_lines
 
-from pokayoke import Contract, Guard, ToolCall, open_store
+from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.approvals.server import open_server
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.runtime.approvals.signature import SECRET, sign
 
-URL = "sqlite:///ledger.db"
 KEY = b"0123456789abcdef"
 ARGUMENTS = {
     "type": "object",
@@ -29,22 +29,9 @@ ARGUMENTS = {
 
 
 @pytest.fixture(autouse=True)
-def store_named(monkeypatch):
+def named_secret(monkeypatch, named_store):
     """Every command of these tests finds its store and its secret in the environment."""
-    monkeypatch.setenv("POKAYOKE_STORE", URL)
     monkeypatch.setenv(SECRET, KEY.decode())
-    monkeypatch.delenv("POKAYOKE_STORE_KEY", raising=False)
-
-
-@pytest.fixture
-def ledger(shell, tmp_path):
-    """A fresh ledger in the folder of the shell; a function that opens it."""
-    assert shell("ledger", "init").returncode == 0
-    return lambda: open_store(f"sqlite:///{tmp_path / 'ledger.db'}")
-
-
-def lines(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def asked(ledger, number=1, *, kind="call", expires=3_600.0, at=None, **fields):
@@ -78,17 +65,17 @@ def test_an_answer_from_the_shell_decides_the_call(shell, ledger, word, status, 
     call = ToolCall("c1", "pay", {"to": "ann"})
     with guard.run("r1") as run:
         pending = run.call(call)
-        (listed,) = lines(shell("approvals", "list", "--json"))
+        (listed,) = json_lines(shell("approvals", "list", "--json"))
         assert (listed["id"], listed["tool"], listed["arguments"]) == (pending.approval, "pay", {"to": "ann"})
         assert '"ann"' in shell("approvals", "show", pending.approval[:6]).stdout
         done = shell("approvals", word, pending.approval[:9], "--by", "bob", "--reason", "because", "--json")
-        assert (lines(done)[0]["by"], lines(done)[0]["reason"]) == ("bob", "because")
+        assert (json_lines(done)[0]["by"], json_lines(done)[0]["reason"]) == ("bob", "because")
         assert run.call(call).status == status
         assert run.call(ToolCall("c2", "pay", {"to": "eve"})).status == "pending"
     guard.close()
     assert len(effects) == runs
     assert shell("approvals", word, pending.approval, "--by", "bob").returncode == 2
-    assert [one["status"] for one in lines(shell("approvals", "list", "--all", "--json"))] == [
+    assert [one["status"] for one in json_lines(shell("approvals", "list", "--all", "--json"))] == [
         {"approve": "approved", "deny": "denied"}[word], "waiting",
     ]  # fmt: skip
 
@@ -105,7 +92,7 @@ def test_an_answer_without_a_reason_ends_with_who_gave_it(shell, ledger):
 def test_what_has_expired_cannot_be_answered(shell, ledger):
     """It is no longer listed as waiting, and a late yes is refused."""
     late = asked(ledger, expires=10.0, at=time.time() - 20.0)
-    assert lines(shell("approvals", "list", "--json")) == []
+    assert json_lines(shell("approvals", "list", "--json")) == []
     done = shell("approvals", "approve", late, "--by", "bob")
     assert done.returncode == 2
     assert "expired" in done.stderr

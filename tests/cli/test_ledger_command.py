@@ -1,12 +1,12 @@
 """`pokayoke ledger`: what it shows, settles and forgets, and that it names what it cannot do."""
 
 import base64
-import json
 import time
 from contextlib import closing
 
 import apsw
 import pytest
+from clishell import json_lines
 
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.ledger import _find_record
@@ -18,27 +18,10 @@ from pokayoke.errors import StoreError
 from pokayoke.stores import open_store
 from pokayoke.stores.sql import migrations as schema
 
-URL = "sqlite:///ledger.db"
 ARGUMENTS = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
 DAY = 86_400.0
 
-
-@pytest.fixture(autouse=True)
-def store_named(monkeypatch):
-    """Every command of these tests finds its store in the environment."""
-    monkeypatch.setenv("POKAYOKE_STORE", URL)
-    monkeypatch.delenv("POKAYOKE_STORE_KEY", raising=False)
-
-
-@pytest.fixture
-def ledger(shell, tmp_path):
-    """A fresh ledger in the folder of the shell; a function that opens it."""
-    assert shell("ledger", "init").returncode == 0
-    return lambda: open_store(f"sqlite:///{tmp_path / 'ledger.db'}")
-
-
-def lines(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
+pytestmark = pytest.mark.usefixtures("named_store")
 
 
 def wrote(ledger, key, state="completed", *, tool="pay", at=None, lease=40.0, run="r1", **settled):
@@ -63,11 +46,11 @@ def test_a_ledger_is_made_once(shell, tmp_path):
     """Init makes a file and says its id; a second init and a migrate leave it as it is."""
     first = shell("ledger", "init", "--json")
     assert first.returncode == 0
-    (told,) = lines(first)
+    (told,) = json_lines(first)
     assert len(told["ledger_id"]) >= 32
     before = (tmp_path / "ledger.db").read_bytes()
-    assert lines(shell("ledger", "init", "--json")) == [told]
-    assert lines(shell("ledger", "migrate", "--json")) == [told]
+    assert json_lines(shell("ledger", "init", "--json")) == [told]
+    assert json_lines(shell("ledger", "migrate", "--json")) == [told]
     assert (tmp_path / "ledger.db").read_bytes() == before
     assert "POKAYOKE_STORE_KEY" in shell("ledger", "init").stderr
 
@@ -121,7 +104,7 @@ def test_effects_are_listed_and_filtered(shell, ledger):
     wrote(ledger, "c" * 64, "executing", at=now)
 
     def keys(*words):
-        return "".join(one["key"][0] for one in lines(shell("ledger", "list", "--json", *words)))
+        return "".join(one["key"][0] for one in json_lines(shell("ledger", "list", "--json", *words)))
 
     assert keys() in ("c01234ab", "c01234ba", "0c1234ab", "0c1234ba")
     assert keys("--limit", "0") == "01234abc"
@@ -132,7 +115,7 @@ def test_effects_are_listed_and_filtered(shell, ledger):
     assert keys("--since", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - DAY))) in ("c01234", "0c1234")
     doubtful = shell("ledger", "list", "--in-doubt", "--json")
     assert doubtful.returncode == 1
-    assert sorted(one["key"][0] for one in lines(doubtful)) == ["a", "b"]
+    assert sorted(one["key"][0] for one in json_lines(doubtful)) == ["a", "b"]
     text = shell("ledger", "list", "--in-doubt").stdout
     assert "executing (lapsed)" in text
     assert "timeout" in text
@@ -152,7 +135,7 @@ def test_an_effect_is_shown_with_its_audit_and_what_to_do(shell, ledger):
     text = shell("ledger", "show", "ab").stdout
     assert f"pokayoke ledger resolve {key[:12]}" in text
     shell("ledger", "resolve", key[:6], "--happened", "PO-7", "--by", "ann", "--reason", "seen")
-    (told,) = lines(shell("ledger", "show", key, "--json"))
+    (told,) = json_lines(shell("ledger", "show", key, "--json"))
     assert told["record"]["state"] == "completed"
     assert "output" not in told["record"]
     assert [(entry["kind"], entry["by"], entry["reason"]) for entry in told["audit"]] == [("decided", "ann", "seen")]
@@ -277,11 +260,11 @@ def test_pruning_counts_first_and_forgets_only_what_is_settled(shell, ledger):
     wrote(ledger, "5" * 64, "executing", at=now - 100 * DAY)
     wrote(ledger, "6" * 64, "in_doubt", at=now - 100 * DAY)
     shell("ledger", "resolve", "6" * 6, "--happened", "PO-6", "--by", "ann", "--reason", "seen today")
-    (dry,) = lines(shell("ledger", "prune", "--older-than", "90d", "--json"))
+    (dry,) = json_lines(shell("ledger", "prune", "--older-than", "90d", "--json"))
     assert (dry["old"], dry["by_tool"], dry["forgotten"]) == (2, {"pay": 1, "mail": 1}, 0)
-    (wet,) = lines(shell("ledger", "prune", "--older-than", "90d", "--yes", "--by", "ann", "--json"))
+    (wet,) = json_lines(shell("ledger", "prune", "--older-than", "90d", "--yes", "--by", "ann", "--json"))
     assert (wet["old"], wet["forgotten"]) == (2, 2)
-    left = [one["key"][0] for one in lines(shell("ledger", "list", "--limit", "0", "--json"))]
+    left = [one["key"][0] for one in json_lines(shell("ledger", "list", "--limit", "0", "--json"))]
     assert left == ["3", "4", "5", "6"]
     store = ledger()
     assert [(entry.kind, entry.by) for entry in store.audit()] == [("decided", "ann"), ("pruned", "ann")]
@@ -293,7 +276,7 @@ def test_what_may_still_be_repeated_is_not_forgotten(shell, ledger, age):
     """Below 30 days pruning is refused, unless forced."""
     wrote(ledger, "1" * 64, at=time.time() - 29.5 * DAY)
     assert shell("ledger", "prune", "--older-than", age, "--yes").returncode == 2
-    assert len(lines(shell("ledger", "list", "--json"))) == 1
+    assert len(json_lines(shell("ledger", "list", "--json"))) == 1
     assert shell("ledger", "prune", "--older-than", age, "--yes", "--force").returncode == 0
 
 

@@ -1,11 +1,11 @@
 """`pokayoke safe-mode`: what it shows, what it flips, and what it refuses to take for an answer."""
 
-import json
 import time
 
 import pytest
+from clishell import json_lines
 
-from pokayoke import Contract, Guard, ToolCall, open_store
+from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.safe_mode import _is_known_tool
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Claim
@@ -13,26 +13,9 @@ from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.stores import MemoryStore
 from pokayoke.stores.values import SwitchCommand
 
-URL = "sqlite:///ledger.db"
 WHO = ("--by", "ann", "--reason", "checked three profiles")
 
-
-@pytest.fixture(autouse=True)
-def store_named(monkeypatch):
-    """Every command of these tests finds its store in the environment."""
-    monkeypatch.setenv("POKAYOKE_STORE", URL)
-    monkeypatch.delenv("POKAYOKE_STORE_KEY", raising=False)
-
-
-@pytest.fixture
-def ledger(shell, tmp_path):
-    """A fresh ledger in the folder of the shell; a function that opens it."""
-    assert shell("ledger", "init").returncode == 0
-    return lambda: open_store(f"sqlite:///{tmp_path / 'ledger.db'}")
-
-
-def lines(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
+pytestmark = pytest.mark.usefixtures("named_store")
 
 
 def fed(ledger, tool, *outputs, at=None):
@@ -69,7 +52,7 @@ def test_a_switch_that_has_tripped_is_shown_with_its_reason(shell, ledger):
     assert done.returncode == 1
     for word in ("crm", "open", "pokayoke", "3 invalid outputs in a row", "probes in"):
         assert word in done.stdout
-    (line,) = lines(shell("safe-mode", "status", "--json"))
+    (line,) = json_lines(shell("safe-mode", "status", "--json"))
     assert (line["scope"], line["mode"], line["by"], line["manual"], line["epoch"]) == (
         "crm",
         "open",
@@ -98,7 +81,7 @@ def test_tools_with_invalid_outputs_are_shown_before_they_trip(shell, ledger):
     done = shell("safe-mode", "status")
     assert done.returncode == 0
     assert "2 of 3" in done.stdout
-    (line,) = lines(shell("safe-mode", "status", "--json"))
+    (line,) = json_lines(shell("safe-mode", "status", "--json"))
     assert (line["mode"], line["invalid"], line["outputs"], line["streak"]) == ("closed", 2, 3, 2)
 
 
@@ -113,7 +96,7 @@ def test_open_stops_writes_and_close_lets_them_go_on(shell, ledger):
     assert "incident 42" in refused.message
     assert "a person closes it" in shell("safe-mode", "status").stdout
     closed = shell("safe-mode", "close", "--scope", "*", *WHO, "--json")
-    assert (closed.returncode, lines(closed)[0]["mode"], lines(closed)[0]["epoch"]) == (0, "closed", 2)
+    assert (closed.returncode, json_lines(closed)[0]["mode"], json_lines(closed)[0]["epoch"]) == (0, "closed", 2)
     assert writes(ledger).ok
     assert shell("safe-mode", "status").returncode == 0
     store = ledger()
@@ -125,7 +108,7 @@ def test_open_stops_writes_and_close_lets_them_go_on(shell, ledger):
 def test_a_person_takes_over_from_the_machine(shell, ledger):
     """Opening what has tripped by itself makes it wait for a person; closing begins the count anew."""
     fed(ledger, "crm", False, False, False)
-    assert lines(shell("safe-mode", "open", "--scope", "crm", *WHO, "--json"))[0]["manual"] is True
+    assert json_lines(shell("safe-mode", "open", "--scope", "crm", *WHO, "--json"))[0]["manual"] is True
     assert "a person closes it" in shell("safe-mode", "status").stdout
     shell("safe-mode", "close", "--scope", "crm", *WHO)
     fed(ledger, "crm", False, False)

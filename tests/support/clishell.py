@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import sys
 from types import SimpleNamespace
 from unittest import mock
@@ -37,3 +38,8 @@ class Shell:
             del sys.modules[name]
         texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
         return SimpleNamespace(returncode=code, stdout=texts[0], stderr=texts[1])
+
+
+def json_lines(done):
+    """The lines of JSON that a command has printed."""
+    return [json.loads(line) for line in done.stdout.splitlines()]
