@@ -479,6 +479,17 @@ def test_facts_in_force_are_kept(shape):
         assert read_note(note_in(compacted(grown, window, facts=changed).messages)).facts == fact_lines(changed)
 
 
+def test_facts_may_come_from_a_function():
+    """A function is called when a note is written, and only then."""
+    asked = []
+    facts = Facts(others=("The customer waits.",))
+    long, how = history("openai"), {"facts": lambda: asked.append(1) or facts}
+    assert compacted(long, 10**6, **how).messages == long
+    assert asked == []
+    assert compacted(long, 6_000, **how).messages == compacted(long, 6_000, facts=facts).messages
+    assert asked == [1]
+
+
 def test_quoting_never_fails():
     """Any value becomes one line of JSON in which nothing acts."""
     odd = {"\ud800": ("\ud800", 2**80, 1.5, None, True, object()), "x": "<tool_output>\n\u202e"}

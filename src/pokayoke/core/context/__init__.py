@@ -1,14 +1,24 @@
-"""Context: a history that outgrows its window -> a shorter one that is still valid."""
+"""Context: a history that exceeds its window -> a shorter one that the provider still accepts."""
 
 from pokayoke.core.context.compact import compacted
 from pokayoke.core.context.history import History
-from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, Identity, OpenEffect, Refusal, Summariser
+from pokayoke.core.context.values import (
+    Compacted,
+    Facts,
+    HistoryFormat,
+    HistoryKeywords,
+    Identity,
+    OpenEffect,
+    Refusal,
+    Summariser,
+)
 
 __all__ = [
     "Compacted",
     "Facts",
     "History",
     "HistoryFormat",
+    "HistoryKeywords",
     "Identity",
     "OpenEffect",
     "Refusal",

@@ -1,73 +1,57 @@
-"""A history in, a shorter one out."""
+"""Shortens a history that exceeds its share of the window.
+
+In: messages in any provider's format, the size of the window, and options.
+Out: messages that the provider accepts, and a report of the changes.
+Never: change the messages passed in; separate a call from its results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Unpack
 
-from pokayoke.core.context.tokens import estimate_tokens
-from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, HistoryOptions, Identity, Summariser
+from pokayoke.core.context.values import Compacted, HistoryKeywords, HistoryOptions
 from pokayoke.core.host_input import as_history
 
 
 def compacted(
-    messages: Sequence[Any],
-    max_tokens: int,
-    *,
-    threshold: float = 0.7,
-    keep_last: int = 10,
-    pinned: Collection[int] = (),
-    format: HistoryFormat | None = None,  # noqa: A002 - the name the other entry points use
-    facts: Facts | None = None,
-    estimate: Callable[[str], int] = estimate_tokens,
-    summarise: Summariser | None = None,
-    identity: Identity | None = None,
-    large: int | None = None,
-    kept: bool = False,
+    messages: Sequence[Any], max_tokens: int, *, pinned: Collection[int] = (), **options: Unpack[HistoryKeywords]
 ) -> Compacted:
-    """Shorten a history if it is above a share of its window, and say what was done.
+    """Shorten a history if it exceeds a share of its window, and report the changes.
 
-    First large outputs outside the end are replaced by previews, then older results of a call that was made
-    again are cut down to their ids, then one note takes the place of the middle: each step only if the one
-    before was not enough. The system prompt, the first user message, pinned messages and the last ones stay.
-    A call and its results are never parted. What a provider would refuse is put right in any case.
-    The same history always gives the same result, and doing it twice changes nothing more.
+    Three steps, each only if the ones before were not enough: large outputs before the last messages become
+    previews; older results of a repeated call are reduced to their ids; one note replaces the middle. The system
+    prompt, the first user message, pinned messages and the last ones stay. A call and its results stay together.
+    Messages that a provider would refuse are repaired in any case. The result is deterministic, and shortening it
+    again changes nothing.
 
     Args:
         messages: the history; it is not changed.
         max_tokens: size of the window, in tokens.
-        threshold: share of the window above which a history is shortened, above 0 and up to 1.
-        keep_last: messages at the end that stay; more where a call would be parted from its results.
-        pinned: numbers of messages that stay, counted from 0, or from the end if negative. A number beyond
+        pinned: positions of messages that stay, counted from 0, or from the end if negative. A position beyond
             the history pins nothing.
+        **options: the following, all optional.
+        threshold: share of the window above which a history is shortened, above 0 and up to 1; 0.7 by default.
+        keep_last: number of messages at the end that stay, 10 by default; more where a call would be separated
+            from its results.
         format: `openai` (chat completions or responses items), `anthropic` or `langchain` (objects or dicts);
-            None takes what the messages show.
-        facts: what holds now; a note says it. None keeps what an earlier note says.
-        estimate: counts the tokens of a text; a tokenizer may stand in.
-        summarise: called with the messages that go (an earlier note first) and the room in tokens; returns the
-            text that stands for them. If it raises or writes too much, the built-in summary stands in, with
-            the finding `summariser_failed`. The built-in one quotes: user's words, calls, ids and numbers.
-        identity: called with tool and arguments of a call; calls with an equal answer are the same call, and
-            of one with the answer None no result is ever superseded. By default all arguments count.
+            None detects it from the messages.
+        facts: facts for the note, or a function that returns them when a note is written. None keeps the facts
+            of an earlier note.
+        estimate: function that counts the tokens of a text, such as a tokenizer.
+        summarise: function from the messages that are left out (an earlier note first) and a budget in tokens to
+            the text that replaces them. If it raises or exceeds the budget, the built-in summary replaces it, with
+            the finding `summariser_failed`. The built-in one quotes the user's words, calls, ids and numbers.
+        identity: function from the tool and arguments of a call to a value; calls with equal values are the same
+            call. The results of a call with the value None are never superseded. By default all arguments count.
         large: tokens above which an output is offloaded; by default a twentieth of the window, at least 200.
-        kept: True if the model has a way to read `offloaded` texts by handle. Then previews name the handle,
-            and large outputs among the last messages go too before a history is said not to fit.
+        kept: True if the model can read `offloaded` texts by handle. Then previews name the handle, and large
+            outputs among the last messages are offloaded too before a history is reported not to fit.
 
     Raises:
-        UsageError: an argument is out of range, or the messages are of another format than `format`.
+        UsageError: an argument is out of range, or the messages have another format than `format`.
     """
-    options = HistoryOptions(
-        max_tokens=max_tokens,
-        threshold=threshold,
-        keep_last=keep_last,
-        format=format,
-        facts=facts,
-        estimate=estimate,
-        summarise=summarise,
-        identity=identity,
-        large=large,
-        kept=kept,
-    ).validate()
-    from pokayoke.core.context.normalise import shorten_history  # noqa: PLC0415 - 10 ms of import, for who has histories
+    shortening = HistoryOptions(max_tokens=max_tokens, **options)
+    from pokayoke.core.context.normalise import shorten_history  # noqa: PLC0415 - 10 ms of import, only for histories
 
-    return shorten_history(as_history(messages), options, pinned)
+    return shorten_history(as_history(messages), shortening, pinned)

@@ -1,21 +1,20 @@
-"""A history that grows by one message at a time and never outgrows its window.
+"""A history that grows message by message and stays below its window.
 
-Adding a message costs the same however long the history is: it is weighed once. What was reported by the
-provider is exact, what came after is estimated as the estimates have proven.
+In: messages, one at a time, and the provider's token counts.
+Out: the history as it may be sent. Adding a message costs the same at any length, as it is counted once.
+Never: shorten below the threshold; estimate tokens that the provider has counted.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
-
-import msgspec
+from typing import Any, Unpack
 
 from pokayoke.core.call import Finding
-from pokayoke.core.context.tokens import TokenCounter, estimate_tokens
-from pokayoke.core.context.values import Compacted, Facts, HistoryFormat, HistoryOptions, Identity, Summariser
+from pokayoke.core.context.tokens import TokenCounter
+from pokayoke.core.context.values import Compacted, HistoryKeywords, HistoryOptions
 from pokayoke.core.host_input import as_history, as_token_count
 from pokayoke.core.output.preview import Page, take_page
 
@@ -30,56 +29,22 @@ class History:
         reply = client.chat.completions.create(messages=history.messages(), ...)
         history.report(reply.usage.prompt_tokens)
 
-    It belongs to one conversation and is not for several threads at once.
+    It belongs to one conversation and is not thread-safe.
 
     Args:
         max_tokens: size of the window, in tokens.
-        messages: a history to go on from.
-        threshold: share of the window above which the history is shortened, above 0 and up to 1.
-        keep_last: messages at the end that stay.
-        format: `openai`, `anthropic` or `langchain`; None takes what the messages show.
-        facts: what holds now, or a function that returns it; asked for whenever a note is written.
-        estimate: counts the tokens of a text; a tokenizer may stand in.
-        summarise: as in `pokayoke.compacted`.
-        identity: as in `pokayoke.compacted`.
-        large: as in `pokayoke.compacted`.
-        kept: True if the model has a tool that calls `take_page`; then previews name their handle.
+        messages: a history to start with.
+        **options: as for `pokayoke.compacted`. With `kept=True` the model needs a tool that calls `page`.
 
     Raises:
         UsageError: an argument is out of range.
     """
 
-    def __init__(
-        self,
-        max_tokens: int,
-        *,
-        messages: Iterable[Any] = (),
-        threshold: float = 0.7,
-        keep_last: int = 10,
-        format: HistoryFormat | None = None,  # noqa: A002 - the name the other entry points use
-        facts: Facts | Callable[[], Facts] | None = None,
-        estimate: Callable[[str], int] = estimate_tokens,
-        summarise: Summariser | None = None,
-        identity: Identity | None = None,
-        large: int | None = None,
-        kept: bool = False,
-    ) -> None:
-        from pokayoke.core.context.incremental import IncrementalHistory  # noqa: PLC0415 - 10 ms of import, for who has histories
+    def __init__(self, max_tokens: int, *, messages: Iterable[Any] = (), **options: Unpack[HistoryKeywords]) -> None:
+        from pokayoke.core.context.incremental import IncrementalHistory  # noqa: PLC0415 - 10 ms of import, only for histories
 
-        self._facts = facts
-        self._options = HistoryOptions(
-            max_tokens=max_tokens,
-            threshold=threshold,
-            keep_last=keep_last,
-            format=format,
-            facts=None if callable(facts) else facts,
-            estimate=estimate,
-            summarise=summarise,
-            identity=identity,
-            large=large,
-            kept=kept,
-        ).validate()
-        self._counter = TokenCounter(estimate)
+        self._options = HistoryOptions(max_tokens=max_tokens, **options)
+        self._counter = TokenCounter(self._options.estimate)
         self._growth = IncrementalHistory(self._options)
         self._view: Compacted | None = None
         self._texts: OrderedDict[str, str] = OrderedDict()
@@ -91,33 +56,33 @@ class History:
 
         Args:
             message: a message of the user, the model or a tool, in the shape of the format.
-            pin: True if it has to stay, whatever else goes.
+            pin: True if it must never be left out.
 
         Raises:
-            UsageError: the message is of another format than the history.
+            UsageError: the message has another format than the history.
         """
         self._growth.add_message(message, pin=pin)
         self._counter.add(message)
         self._view = None
 
     def report(self, used: int) -> None:
-        """Take over what the provider counted.
+        """Record the provider's token count.
 
-        Call it when a reply arrives, before the reply is added: from then on the count of everything that was
-        sent is exact, and what is added later is estimated as the estimates have proven.
+        Call it when a reply arrives, before the reply is added: the count of everything sent is then exact, and
+        later messages are estimated with the ratio observed so far.
 
         Args:
             used: input tokens of the request that held `messages()`; 0 is ignored.
 
         Raises:
-            UsageError: it is no whole number.
+            UsageError: `used` is not an integer.
         """
         self._counter.report(as_token_count(used))
         self._view = None
 
     @property
     def tokens(self) -> int:
-        """Tokens of the history: what was reported, and an estimate of what came after."""
+        """Tokens of the history: the reported count, plus an estimate of the messages added later."""
         return self._counter.total
 
     @property
@@ -127,41 +92,39 @@ class History:
 
     @property
     def offloaded(self) -> Mapping[str, str]:
-        """The texts that `take_page` reads, by handle; the oldest go beyond sixty-four."""
+        """Texts that `page` reads, by handle; only the latest sixty-four are kept."""
         return MappingProxyType(self._texts)
 
     def page(self, handle: str, offset: int = 0, limit: int = 4_000) -> Page | None:
         """Return a part of an offloaded output.
 
         Args:
-            handle: as the preview names it.
+            handle: the handle in the preview.
             offset: first character, from 0.
-            limit: most characters.
+            limit: maximum number of characters.
 
         Returns:
-            the part, or None if nothing is kept under this handle (any more).
+            the part, or None if no text is kept under this handle.
         """
         text = self._texts.get(handle)
         return None if text is None else take_page(text, offset, limit)
 
     def messages(self) -> list[Any]:
-        """Return the history as it may be sent now: valid, and shortened if it was above the threshold."""
+        """Return the history as it may be sent now: valid, and shortened if it exceeds the threshold."""
         return list(self.compacted().messages)
 
     def compacted(self) -> Compacted:
-        """Return the history as it may be sent now, and what the latest message led to."""
+        """Return the history as it may be sent now, with a report of the latest changes."""
         if self._view is None:
             self._view = self._build_view()
         return self._view
 
     def _build_view(self) -> Compacted:
-        """Return the history as it may be sent; a shortened one is what it goes on from."""
+        """Return the history as it may be sent; a shortened one replaces the messages it was made from."""
         total = self._counter.total
         if total <= self._options.token_limit:
             return self._growth.whole_history(total)
-        facts = self._facts() if callable(self._facts) else self._facts
-        options = msgspec.structs.replace(self._options, facts=facts)
-        result = self._growth.shorten_history(total, self._counter.scale, options)
+        result = self._growth.shorten_history(total, self._counter.scale)
         if result.shortened:
             self._counter.replace_total(result.after)
         self._texts.update(result.offloaded)

@@ -22,7 +22,7 @@ from pokayoke.core.context.groups import (
 )
 from pokayoke.core.context.normalise import pinned_places, rebuild_history
 from pokayoke.core.context.shortening import HistoryShortener
-from pokayoke.core.context.values import Compacted, HistoryFormat, HistoryOptions
+from pokayoke.core.context.values import Compacted, HistoryOptions
 
 _MAX_WAIT = 64  # messages after which a result is no longer waited for
 
@@ -35,7 +35,7 @@ class IncrementalHistory:
     """
 
     def __init__(self, options: HistoryOptions) -> None:
-        self._format: HistoryFormat | None = options.format
+        self._options = options
         self._maker = MessageMaker()
         self._shape: Shape | None = history_shape((), options.format)
         self._sure = False  # whether a message has shown the shape
@@ -70,7 +70,7 @@ class IncrementalHistory:
             UsageError: it is of another format than the history.
         """
         if not self._sure and message_shape(message) is not None:
-            shape = history_shape((message,), self._format)
+            shape = history_shape((message,), self._options.format)
             if shape != self._shape:
                 self._shape = shape
                 self._reset_settled()
@@ -92,16 +92,16 @@ class IncrementalHistory:
             [*self._sent, *flatten_groups(rest)], total, total, findings=tuple(found.findings), pinned=pinned
         )
 
-    def shorten_history(self, total: int, scale: float, options: HistoryOptions) -> Compacted:
-        """Return the history as it may be sent, shortened, and go on from there.
+    def shorten_history(self, total: int, scale: float) -> Compacted:
+        """Return the history as it may be sent, shortened, and keep it as the history.
 
         Args:
-            total: what it is worth in tokens.
+            total: its tokens.
             scale: tokens per estimated token.
-            options: what is wanted of it.
         """
         found, rest = self._rebuild_end()
-        work = HistoryShortener([*self._closed, *rest], options, self._shape or "openai", self._maker, self._pins)
+        groups = [*self._closed, *rest]
+        work = HistoryShortener(groups, self._options, self._shape or "openai", self._maker, self._pins)
         # What was counted is the estimate, scaled, and what every request holds beside its messages.
         scale = min(scale, total / max(work.tokens, 1))
         work.shorten(scale, total - scale * work.tokens)

@@ -43,7 +43,7 @@ from pokayoke.core.context.quotes import (
     select_lines,
 )
 from pokayoke.core.context.tokens import estimate_message
-from pokayoke.core.context.values import HistoryOptions
+from pokayoke.core.context.values import Facts, HistoryOptions
 from pokayoke.core.json.dump import dump_foreign
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.output.preview import build_preview
@@ -102,6 +102,12 @@ class HistoryShortener:
         self.findings: list[Finding] = []
         self._scale, self._fixed = 1.0, 0.0
         self._before: dict[int, MessageGroup] = {}  # what stood in a place before its outputs were cut down
+
+    @cached_property
+    def _facts(self) -> Facts | None:
+        """Facts for the note; a function is called once."""
+        facts = self._options.facts
+        return facts() if callable(facts) else facts
 
     @cached_property
     def _has_labels(self) -> bool:
@@ -316,7 +322,7 @@ class HistoryShortener:
         self, middle: list[MessageGroup], old: ContextNote, count: int, room: float, findings: list[Finding]
     ) -> str:
         """Return the longest note that fits the room, or else the shortest."""
-        facts = old.facts if self._options.facts is None else fact_lines(self._options.facts)
+        facts = old.facts if self._facts is None else fact_lines(self._facts)
         lines = [NoteLine(line, find_ids(line), first=line.startswith(PRIORITY_PREFIXES)) for line in old.lines]
         lines += _middle_lines(middle, labelled=self._has_labels)
         told = self._summary_line(middle, old, room, findings)

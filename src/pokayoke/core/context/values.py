@@ -1,10 +1,15 @@
-"""The values that callers of this room meet: what holds, what is wanted, what came of it."""
+"""Values of this room: facts that a note repeats, options, and the result of shortening.
+
+In: the caller's facts and options.
+Out: validated options; `Compacted`, the result.
+Never: accept an option that fails only once a history is long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
@@ -15,18 +20,18 @@ from pokayoke.core.state.run_state import Taint
 from pokayoke.errors import UsageError
 
 HistoryFormat = Literal["openai", "anthropic", "langchain"]
-"""Whose messages: `openai` covers chat completions and items of the responses API."""
+"""Format of the messages: `openai` covers chat completions and items of the responses API."""
 Identity = Callable[[str, Any], Hashable | None]
-"""From a tool and the arguments of a call to what says which call it is."""
+"""Maps the tool and the arguments of a call to a value that identifies the call."""
 Summariser = Callable[[Sequence[Any], int], str]
-"""From messages that go, and the room in tokens, to the text that stands for them."""
+"""Maps the messages that are left out, and a budget in tokens, to the text that replaces them."""
 
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _LEAST_LARGE = 200  # tokens
 
 
 class OpenEffect(msgspec.Struct, frozen=True):
-    """A write of which the ledger does not say that it is over.
+    """A write that the ledger does not record as finished.
 
     Args:
         tool: the tool.
@@ -56,14 +61,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds now and must not be forgotten, whatever is left out of a history.
+    """Facts that hold now and must survive shortening.
 
     Args:
-        effects: writes that are not over.
+        effects: unfinished writes.
         taints: outputs that must not be used.
         refusals: calls that would be refused again.
         ids: ids in use, such as order numbers.
-        others: anything else, a sentence each.
+        others: other facts, one sentence each.
     """
 
     effects: tuple[OpenEffect, ...] = ()
@@ -74,17 +79,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What became of a history.
+    """The result of shortening a history.
 
     Attributes:
-        messages: a new list that the provider accepts. What was not touched is the very object that came in.
-        before: tokens that came in, estimated.
-        after: tokens that go out, estimated.
-        dropped: messages that a note stands for now and did not before.
-        superseded: results that were cut down to their ids because the same call has a newer one.
-        offloaded: outputs of which only a preview is left: the whole text by handle.
-        findings: what had to be put right, and `context_overflow` if the result does not fit the window.
-        pinned: where the pinned messages (or the calls they belong to) are now.
+        messages: a new list that the provider accepts. Unchanged messages are the objects that were passed in.
+        before: estimated tokens of the input.
+        after: estimated tokens of the result.
+        dropped: messages that a note newly replaces.
+        superseded: results reduced to their ids because a newer result of the same call exists.
+        offloaded: outputs reduced to a preview: handle -> whole text.
+        findings: repairs of the history, and `context_overflow` if the result does not fit the window.
+        pinned: new positions of the pinned messages (or of the calls they belong to).
     """
 
     messages: list[Any]
@@ -103,7 +108,7 @@ class Compacted(msgspec.Struct, frozen=True):
 
     @property
     def shortened(self) -> bool:
-        """True if something was left out, cut down or offloaded."""
+        """True if a message was left out, reduced or offloaded."""
         return bool(self.dropped or self.superseded or self.offloaded)
 
     @property
@@ -112,19 +117,59 @@ class Compacted(msgspec.Struct, frozen=True):
         return {"event": "context", "before": self.before, "after": self.after, "dropped": self.dropped}
 
 
+class HistoryKeywords(TypedDict, total=False):
+    """The keyword arguments that `compacted`, `compact` and `History` share; `compacted` documents them."""
+
+    threshold: float
+    keep_last: int
+    format: HistoryFormat | None
+    facts: Facts | Callable[[], Facts] | None
+    estimate: Callable[[str], int]
+    summarise: Summariser | None
+    identity: Identity | None
+    large: int | None
+    kept: bool
+
+
 class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How histories are shortened; the arguments of `compacted` and `History`."""
+    """How a history is shortened: the window, and `HistoryKeywords` with their defaults.
+
+    Raises:
+        UsageError: an option is out of range or of another type.
+    """
 
     max_tokens: int
     threshold: float = 0.7
     keep_last: int = 10
     format: HistoryFormat | None = None
-    facts: Facts | None = None
+    facts: Facts | Callable[[], Facts] | None = None
     estimate: Callable[[str], int] = estimate_tokens
     summarise: Summariser | None = None
     identity: Identity | None = None
     large: int | None = None
     kept: bool = False
+
+    def __post_init__(self) -> None:
+        """Validate every option."""
+        whole = (self.max_tokens, self.keep_last)
+        sound = all(isinstance(cast("object", one), int) for one in whole)
+        sound = sound and isinstance(cast("object", self.threshold), (int, float))
+        # Written so that NaN is out of range, too.
+        if not (sound and self.max_tokens >= 1 and 0 < self.threshold <= 1 and self.keep_last >= 0):
+            raise UsageError(
+                f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more, the first and "
+                f"the last whole numbers; got {self.max_tokens!r}, {self.threshold!r}, {self.keep_last!r}"
+            )
+        as_function(self.estimate, "estimate")
+        for name, function in (("summarise", self.summarise), ("identity", self.identity)):
+            if function is not None:
+                as_function(function, name)
+        if not (self.facts is None or isinstance(self.facts, Facts) or callable(self.facts)):
+            raise UsageError(
+                f"facts must be a Facts(...), a function that returns one, or None; got {self.facts!a:.40}"
+            )
+        if self.large is not None and as_whole_number(self.large, "large, in tokens,") < 1:
+            raise UsageError(f"large must be at least 1 token, got {self.large}")
 
     @property
     def token_limit(self) -> int:
@@ -135,28 +180,3 @@ class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
     def large_tokens(self) -> int:
         """Tokens above which an output is offloaded."""
         return max(_LEAST_LARGE, self.max_tokens // 20) if self.large is None else self.large
-
-    def validate(self) -> HistoryOptions:
-        """Return these options.
-
-        Raises:
-            UsageError: one of them is out of range, or of another kind.
-        """
-        whole = (self.max_tokens, self.keep_last)
-        sound = all(isinstance(cast("object", one), int) for one in whole)
-        sound = sound and isinstance(cast("object", self.threshold), (int, float))
-        # Asked this way round, NaN is out of range, too.
-        if not (sound and self.max_tokens >= 1 and 0 < self.threshold <= 1 and self.keep_last >= 0):
-            raise UsageError(
-                f"max_tokens must be at least 1, threshold above 0 and up to 1, keep_last 0 or more, the first and "
-                f"the last whole numbers; got {self.max_tokens!r}, {self.threshold!r}, {self.keep_last!r}"
-            )
-        as_function(self.estimate, "estimate")
-        for name, function in (("summarise", self.summarise), ("identity", self.identity)):
-            if function is not None:
-                as_function(function, name)
-        if not isinstance(cast("object", self.facts), (Facts, type(None))):
-            raise UsageError(f"facts is a Facts(...), or None; not {self.facts!a:.40}")
-        if self.large is not None and as_whole_number(self.large, "large, in tokens,") < 1:
-            raise UsageError(f"large must be at least 1 token, got {self.large}")
-        return self

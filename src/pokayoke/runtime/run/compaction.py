@@ -1,22 +1,25 @@
-"""A history, shortened: for callers who only want the messages back, and for the loop of a run."""
+"""Shortens histories, for callers who only need the messages and for the loop of a run.
+
+In: messages, the size of the window, options; for a run also its open writes, taints and refusals.
+Out: messages that the provider accepts; a trace event for a run; a log line if they do not fit.
+Never: leave a fact of the run out of a note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pokayoke.core.context import (
     Compacted,
     Facts,
     History,
     HistoryFormat,
-    Identity,
+    HistoryKeywords,
     OpenEffect,
     Refusal,
-    Summariser,
     compacted,
 )
-from pokayoke.core.context.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
@@ -25,60 +28,26 @@ _MOST_ABOUT = 200  # characters quoted of the arguments of a call
 
 
 def compact(
-    messages: Sequence[Any],
-    max_tokens: int,
-    *,
-    threshold: float = 0.7,
-    keep_last: int = 10,
-    pinned: Collection[int] = (),
-    format: HistoryFormat | None = None,  # noqa: A002 - the name the other entry points use
-    facts: Facts | None = None,
-    estimate: Callable[[str], int] = estimate_tokens,
-    summarise: Summariser | None = None,
-    identity: Identity | None = None,
-    large: int | None = None,
-    kept: bool = False,
+    messages: Sequence[Any], max_tokens: int, *, pinned: Collection[int] = (), **options: Unpack[HistoryKeywords]
 ) -> list[Any]:
-    """Shorten a history if it is above a share of its window, and return its messages.
+    """Shorten a history if it exceeds a share of its window, and return its messages.
 
-    `compacted` does the same and returns what was done beside the messages. Where what has to stay is larger
-    than the window, the messages are too: then a warning is logged (`pokayoke.context`), as there is no other
-    place for the finding.
+    `compacted` returns a report as well. Where the messages that must stay exceed the window, so does the result:
+    then a warning is logged (`pokayoke.context`), as a list of messages has no place for the finding.
 
     Args:
         messages: the history; it is not changed.
         max_tokens: size of the window, in tokens.
-        threshold: share of the window above which a history is shortened, above 0 and up to 1.
-        keep_last: messages at the end that stay.
-        pinned: numbers of messages that stay, counted from 0, or from the end if negative.
-        format: `openai`, `anthropic` or `langchain`; None takes what the messages show.
-        facts: what holds now; a note says it.
-        estimate: counts the tokens of a text; a tokenizer may stand in.
-        summarise: writes the summary of what goes; the built-in one quotes.
-        identity: says which calls are the same call.
-        large: tokens above which an output is offloaded.
-        kept: True if the model has a way to read offloaded texts by handle.
+        pinned: positions of messages that stay, counted from 0, or from the end if negative.
+        **options: as for `compacted`.
 
     Returns:
-        a new list that the provider accepts; what was not touched is the very object that came in.
+        a new list that the provider accepts. Unchanged messages are the objects that were passed in.
 
     Raises:
-        UsageError: an argument is out of range, or the messages are of another format than `format`.
+        UsageError: an argument is out of range, or the messages have another format than `format`.
     """
-    result = compacted(
-        messages,
-        max_tokens,
-        threshold=threshold,
-        keep_last=keep_last,
-        pinned=pinned,
-        format=format,
-        facts=facts,
-        estimate=estimate,
-        summarise=summarise,
-        identity=identity,
-        large=large,
-        kept=kept,
-    )
+    result = compacted(messages, max_tokens, pinned=pinned, **options)
     if result.finding is not None:
         log_overflow(result)
     return result.messages
