@@ -45,6 +45,7 @@ def test_the_tables_it_names_exist():
         ("core/intake/reader.py", "record_repair"),
         ("core/correct/proposals.py", "class Proposal"),
         ("core/gate/rules.py", "CODES"),
+        ("core/gate/confidence.py", "confidence"),
         ("stores/base.py", "class Store"),
         ("stores/__init__.py", "def open_store"),
         ("adapters/_host/model.py", "class ModelSide"),
