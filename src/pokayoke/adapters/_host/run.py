@@ -134,7 +134,7 @@ class AdapterRun:
         if self.through and invoke is not None:
             steering = ControlFlow(self.through)
             invoke = steering.wrap_invoke(invoke)
-        with self._ordering.call_slot(self._is_read(call)):
+        with self._ordering.call_slot(self.is_read(call)):
             outcome = self.run.call(call, invoke=invoke)
         if steering is not None:
             steering.raise_recorded()
@@ -146,13 +146,14 @@ class AdapterRun:
         if self.through and invoke is not None:
             steering = ControlFlow(self.through)
             invoke = steering.wrap_invoke_async(invoke)
-        async with self._ordering.call_slot(self._is_read(call)):
+        async with self._ordering.call_slot(self.is_read(call)):
             outcome = await self.run.acall(call, invoke=invoke)
         if steering is not None:
             steering.raise_recorded()
         return outcome
 
-    def _is_read(self, call: ToolCall) -> bool:
+    def is_read(self, call: ToolCall) -> bool:
+        """Return whether a call changes nothing; one of an unknown tool counts as a read."""
         snapshot = self.run.snapshot
         plan = snapshot.simple.get(call.name) or snapshot.find_plan(call.name)  # most names are written as they are
         return isinstance(plan, Finding) or plan.contract.effect == "read"

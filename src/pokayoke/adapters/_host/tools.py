@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host.approvals import PersonAnswer, answer_question_async
-from pokayoke.adapters._host.control_flow import invoke_without_tool
+from pokayoke.adapters._host.control_flow import Invoke, invoke_without_tool
 
 if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun
     from pokayoke.core.call import Outcome, ToolCall
+    from pokayoke.runtime.run.run import Run
 
 __all__ = ["ToolSide"]
 
@@ -39,15 +40,19 @@ class ToolSide(ABC):
         """Return what a person has answered to this question in the framework; None if nothing."""
         return None
 
+    def missing_tool(self, run: Run, name: str) -> Invoke | None:
+        """Return how a call runs that the framework has no tool for; None if the guard answers it."""
+        return invoke_without_tool(run, name)
+
     async def take_call(self, adapter_run: AdapterRun, call: ToolCall, *, has_tool: bool = True) -> Outcome:
         """Take a call to its outcome, and once more if a person has answered the guard's question meanwhile.
 
         Args:
             adapter_run: the run it belongs to.
             call: as the model wrote it.
-            has_tool: False if the framework has no tool for it, see `invoke_without_tool`.
+            has_tool: False if the framework has no tool for it, see `missing_tool`.
         """
-        invoke = self.run_tool if has_tool else invoke_without_tool(adapter_run.run, call.name)
+        invoke = self.run_tool if has_tool else self.missing_tool(adapter_run.run, call.name)
         outcome = await adapter_run.acall(call, invoke)
         if outcome.status == "pending" and outcome.approval is not None:
             answer = self.person_answer(outcome.approval)

@@ -1,195 +1,183 @@
-"""Around one request to the model of Microsoft Agent Framework: what is asked, and what the reply becomes."""
+"""The model's side of Microsoft Agent Framework: what a request asks, and what its reply becomes.
+
+In: the options of a request, and a whole reply or a stream. Out: the same, as the guard lets them stand. Never: a call
+of a stream that the framework gets before the reply is whole.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-import orjson
-from agent_framework import (
-    ChatResponse,
-    ChatResponseUpdate,
-    Content,
-    FunctionInvocationContext,
-    FunctionTool,
-    Message,
-    ResponseStream,
-    _tools,
-)
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
 
-from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call, is_encoded_call
+from pokayoke.adapters._host.calls import ReplyCall, effective_call
 from pokayoke.adapters._host.finish_reasons import cut_or_last
-from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
+from pokayoke.adapters.agent_framework._approvals import call_arguments
+from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, PendingCall, readable_arguments
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake.stop_reasons import is_cut
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-PendingCall = tuple[AdapterRun, ToolCall, Any]
-KeepCall = Callable[[str, PendingCall], None]
+__all__ = ["ModelRequest", "calls"]
 
-# How the framework itself sees that arguments were changed since it read them; public nowhere.
-_PREPARED = "_prepared_function_arguments"
-_token_of = getattr(_tools, "_argument_comparison_token", None)
-# Whose streams always say why they ended.
+# Modules of providers whose streams always say why they ended.
 _STREAMS_WITH_REASON = ("openai.", "anthropic.")
 _TOOL_OPTIONS = frozenset({"tools", "tool_choice", "allow_multiple_tool_calls"})
 
 
-class ModelLoop:
-    """One request of the framework's user, and all model requests that it takes.
+def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
+    """Return the tool calls of a chat or agent response, in order, argument texts as they came."""
+    proof = getattr(reply, "finish_reason", None)
+    found = filter(_is_local_call, _contents_of(reply))
+    return [ToolCall(one.call_id or "", one.name or "", call_arguments(one), proof) for one in found]
 
-    Args:
-        hosted: the run.
-        tools: the framework's own list: what stands in it can be called, and it is looked at anew for each reply.
-        ident: id of a run that ends with this loop; None if its session goes on.
+
+class ModelRequest(ModelSide):
+    """One request and its reply, a `ChatResponse`.
+
+    Attributes:
+        options: of the request, as they are sent.
+        added: contents that the reply got: its calls, or a text. A stream has shown the rest already.
     """
 
-    __slots__ = ("_look", "hosted", "ident", "tools")
+    __slots__ = ("_agent_run", "_calls", "_is_typed", "_runs", "_tools_off", "added", "options")
 
-    def __init__(self, hosted: AdapterRun, tools: list[Any], ident: str | None) -> None:
-        """Look at nothing yet."""
-        self.hosted, self.tools, self.ident = hosted, tools, ident
-        self._look: ToolVisibility | None = None
+    def __init__(self, runs: AgentRuns, agent_run: AgentRun, options: Mapping[str, Any]) -> None:
+        """Shape the request.
 
-    def visible_tools(self) -> list[Any]:
-        """Return the tools that the model may see; the list itself if that is all of them."""
-        run, tools = self.hosted.run, self.tools
-        if self._look is not None and self._look.is_unchanged(run, tools):
+        Args:
+            runs: the runs of the agent.
+            agent_run: what the request belongs to.
+            options: of the request, as the framework made them.
+        """
+        self._runs, self._agent_run = runs, agent_run
+        texts, agent_run.user_texts = agent_run.user_texts, []
+        shape = self.begin_request(agent_run.adapter_run, user_texts=texts)
+        # The framework itself takes the tools away at the end of its own budgets.
+        self._tools_off = options.get("tool_choice") == "none"
+        self._is_typed = options.get("response_format") is not None
+        self._calls: list[Any] = []
+        self.added: list[Any] = []
+        tools = agent_run.tools
+        shown = self._visible_tools()
+        final = shape.final or (not shown and bool(tools))
+        self.options = options
+        if not final and shape.instruction is None and shown is tools:
+            return
+        changed = {key: value for key, value in options.items() if not final or key not in _TOOL_OPTIONS}
+        if not final and shown is not tools:
+            changed["tools"] = shown
+            choice = allowed_tool_choice(self.adapter_run.run, changed.pop("tool_choice", None))
+            changed.update({} if choice is None else {"tool_choice": choice})
+        if shape.instruction is not None:
+            # As an instruction it is part of this request alone, even where the service keeps the messages.
+            changed["instructions"] = _join_instructions(options.get("instructions"), shape.instruction)
+        self.options = changed
+
+    def _visible_tools(self) -> list[Any]:
+        """Return the tools that the model may see; the framework's own list if that is all of them."""
+        run, tools = self.adapter_run.run, self._agent_run.tools
+        known = self._agent_run.all_visible
+        if known is not None and known.is_unchanged(run, tools):
             return tools
-        shown = self._find_visible_tools(run)
-        all_of_them = len(shown) == len(tools)
-        self._look = ToolVisibility(run, tools) if all_of_them else None
-        return tools if all_of_them else shown
-
-    def _find_visible_tools(self, run: Run) -> list[Any]:
-        tools = self.tools
         # The type and not isinstance: the framework's classes are abstract, which makes that slow.
         if any(type(tool) is Placeholder for tool in tools):
             tools[:] = [tool for tool in tools if type(tool) is not Placeholder]
         if (more := paging_tool(run)) is not None and all(tool.name != more.name for tool in tools):
             tools.append(Placeholder(more.name, description=more.description, input_model=dict(more.input_schema)))
-        # Another list than the framework's own, which is that of what can be called.
-        return [tool for tool in tools if not (isinstance(tool, FunctionTool) and is_hidden(run, tool.name))]
+        # Another list than the framework's own: hidden tools can still be called, and are refused.
+        shown = [tool for tool in tools if not (isinstance(tool, FunctionTool) and is_hidden(run, tool.name))]
+        shows_all = len(shown) == len(tools)
+        self._agent_run.all_visible = ToolVisibility(run, tools) if shows_all else None
+        return tools if shows_all else shown
 
+    @property
+    def is_final(self) -> bool:
+        return self.shape.final or self._tools_off
 
-class ModelRequest:
-    """One request and its reply."""
+    def take_reply(self, reply: Any, stop_reason: object = None) -> Any:
+        """Take the whole reply; changes it in place, and ends the user's request with the last one."""
+        reply = super().take_reply(reply, stop_reason)
+        if (self.is_final or not self._calls) and not _asks_person(reply):
+            self._runs.end_agent_run(self._agent_run)
+        return reply
 
-    def __init__(
-        self, loop: ModelLoop, options: Mapping[str, Any], keep: KeepCall, end: Callable[[ModelLoop], None]
-    ) -> None:
-        """Begin a round.
+    def total_tokens(self, reply: Any) -> int | None:
+        tokens: int | None = (reply.usage_details or {}).get("total_token_count")
+        return tokens
 
-        Args:
-            loop: the loop it belongs to.
-            options: of the request, as the framework made them.
-            keep: told of each call that the framework is going to run: its occurrence; its run, what was written and
-                what that says.
-            end: told that the loop has its last answer.
-        """
-        self._loop, self._options = loop, options
-        self._keep, self._end = keep, end
-        self._asked = loop.hosted.begin_request()
-        # The framework, too, may have taken the tools away: at the end of its own budgets.
-        self._final = self._asked.final or options.get("tool_choice") == "none"
+    def calls(self, reply: Any) -> list[ReplyCall]:
+        self._calls = [*filter(_is_local_call, _contents_of(reply))]
+        return [ReplyCall(one.call_id or None, one.name or "", call_arguments(one)) for one in self._calls]
 
-    def shape_request(self) -> Mapping[str, Any]:
-        """Return the options of the request."""
-        tools, options = self._loop.tools, self._options
-        shown = self._loop.visible_tools()
-        final = self._asked.final or (not shown and bool(tools))
-        if not final and self._asked.instruction is None and shown is tools:
-            return options
-        changed = {key: value for key, value in options.items() if not final or key not in _TOOL_OPTIONS}
-        if not final and shown is not tools:
-            changed["tools"] = shown
-            if (choice := allowed_tool_choice(self._loop.hosted.run, changed.pop("tool_choice", None))) is not None:
-                changed["tool_choice"] = choice
-        if self._asked.instruction is not None:
-            # As an instruction it is part of this request alone, even where the service keeps the messages.
-            changed["instructions"] = _join_instructions(options.get("instructions"), self._asked.instruction)
-        return changed
-
-    def take_reply(self, response: ChatResponse, stop_reason: Any) -> list[Any]:
-        """Take a whole reply and why it ended; returns what came to it, for a stream that has told the rest already."""
-        hosted = self._loop.hosted
-        if (tokens := (response.usage_details or {}).get("total_token_count")) is not None:
-            hosted.run.usage(tokens)
-        found = [one for said in response.messages for one in said.contents if is_local_call(one)]
-        if found and not self._final:
-            self._take_calls(found, stop_reason)
-            return found
-        if any(one.type == "function_approval_request" for one in reply_contents(response)):
-            return []
-        for said in response.messages if found else ():
-            said.contents = [one for one in said.contents if not is_local_call(one)]
-        added = self._set_final_text(response)
-        self._end(self._loop)
-        return added
-
-    def _take_calls(self, found: list[Any], stop_reason: Any) -> None:
-        """Give each call an id, arguments that the framework's parser takes, and somebody to answer it."""
-        hosted, tools = self._loop.hosted, self._loop.tools
+    def with_calls(self, reply: Any, calls: list[ToolCall]) -> Any:
+        """Give each call an id, arguments that the framework's parser takes, and a tool that answers it."""
+        run, tools = self.adapter_run.run, self._agent_run.tools
         names = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
-        asked = [ReplyCall(one.call_id or None, one.name or "", call_arguments(one)) for one in found]
-        for content, call in zip(found, hosted.take_reply(asked, stop_reason), strict=True):
+        for content, call in zip(self._calls, calls, strict=True):
             content.call_id = call.id
             content.id = uuid.uuid4().hex  # a provider's own may come again, in this reply or in another session's
-            content.arguments, said = _readable_arguments(call)
-            if (meant := effective_call(hosted.run, call, said)) is not None:
+            content.arguments, said = readable_arguments(call)
+            if (effective := effective_call(run, call, said)) is not None:
                 # The framework, its middleware and a person judge a call before the guard does.
-                content.arguments, said = meant[1], copy.deepcopy(meant[1])
-            self._keep(content.id, (hosted, call, said))
+                content.arguments, said = effective[1], copy.deepcopy(effective[1])
+            self._runs.keep_call(content.id, PendingCall(self.adapter_run, call, said))
             if call.name not in names:
-                content.name = _framework_name(hosted.run, call.name, names)
+                content.name = _framework_name(run, call.name, names)
             if content.name not in names:
                 names.add(content.name)
                 tools.append(Placeholder(content.name))
+        self.added = self._calls
+        return reply
 
-    def _set_final_text(self, response: ChatResponse) -> list[Any]:
-        """Let the run have the last word; returns what it added."""
-        text = "\n".join(one.text for one in reply_contents(response) if one.type == "text" and one.text)
-        if text.strip() and self._options.get("response_format") is not None:
-            return []  # words after it would break what the caller is going to parse
-        word = self._loop.hosted.final_text(text)
-        if word == text:
-            return []
-        added = Content.from_text(word.removeprefix(text) if text.strip() else word)
-        _last_contents(response).append(added)
-        return [added]
+    def without_calls(self, reply: Any) -> Any:
+        if self._calls and not _asks_person(reply):
+            _drop_calls(reply)
+        return reply
+
+    def text(self, reply: Any) -> str | None:
+        return "\n".join(one.text for one in _contents_of(reply) if one.type == "text" and one.text)
+
+    def may_change_text(self, reply: Any, text: str | None) -> bool:
+        # Text after a typed answer would break it for the caller who parses it.
+        return not _asks_person(reply) and not (self._is_typed and text and text.strip())
+
+    def with_text(self, reply: Any, text: str) -> Any:
+        written = self.text(reply) or ""
+        self.added = [Content.from_text(text.removeprefix(written) if written.strip() else text)]
+        _last_contents(reply).extend(self.added)
+        return reply
 
     def wrap_stream(self, inner: Any) -> Any:
-        """Return a stream that lets the text through as it comes; calls are held back until the reply is whole."""
+        """Return a stream that passes text on as it comes, and calls when the reply is whole."""
         response: Any = None
 
         async def stream_updates() -> AsyncIterator[ChatResponseUpdate]:
             nonlocal response
             items: list[Any] = []
-            stops: list[Any] = []
+            reasons: list[Any] = []
             message: str | None = None
             async with inner:
                 async for update in inner:
                     items.extend(_call_items(update))
                     if update.finish_reason is not None:
-                        stops.append(update.finish_reason)
+                        reasons.append(update.finish_reason)
                     message = update.message_id or message
                     yield _without_calls(update)
                 response = await inner.get_final_response()
             _restore_calls(response, items)
-            if added := self.take_reply(response, cut_or_last(stops) or _unstated_reason(response)):
-                ident, contents = response.response_id, list(map(copy.copy, added))
-                # Under the id of what came before it: who shows the stream shows one message.
+            self.take_reply(response, cut_or_last(reasons) or _unstated_reason(response))
+            if self.added:
+                ident, contents = response.response_id, list(map(copy.copy, self.added))
+                # Under the id of what came before it, so that a reader of the stream sees one message.
                 yield ChatResponseUpdate(
                     contents=contents, role="assistant", response_id=ident, message_id=message or ident
                 )
@@ -198,7 +186,7 @@ class ModelRequest:
 
 
 def _unstated_reason(response: ChatResponse) -> str | None:
-    """Return why a stream ended that did not say so: it broke off, where the provider always says it."""
+    """Return "incomplete" for a stream that ended without a reason, of a provider that always gives one."""
     raw: Any = response.raw_representation
     seen = raw if isinstance(raw, list) else [raw]
     return "incomplete" if any(type(one).__module__.startswith(_STREAMS_WITH_REASON) for one in seen) else None
@@ -213,17 +201,21 @@ def _call_items(update: Any) -> Iterable[Any]:
 
 
 def _restore_calls(response: Any, items: list[Any]) -> None:
-    """Put back the calls of a stream that the framework merged or dropped, for want of an id of their own."""
-    contents = reply_contents(response)
-    hosted = {one.name for one in contents if one.type == "function_call" and not is_local_call(one)}
+    """Put back the calls of a stream that the framework merged or dropped because they share an id or have none."""
+    contents = _contents_of(response)
+    hosted = {one.name for one in contents if one.type == "function_call" and not _is_local_call(one)}
     items = [item for item in items if item.name not in hosted]
-    if len(items) <= sum(map(is_local_call, contents)):
+    if len(items) <= sum(map(_is_local_call, contents)):
         return
-    for said in response.messages:
-        said.contents = [one for one in said.contents if not is_local_call(one)]
+    _drop_calls(response)
     _last_contents(response).extend(
         Content.from_function_call(item.call_id or "", item.name, arguments=item.arguments) for item in items
     )
+
+
+def _drop_calls(response: Any) -> None:
+    for message in response.messages:
+        message.contents = [one for one in message.contents if not _is_local_call(one)]
 
 
 def _last_contents(response: Any) -> list[Any]:
@@ -234,7 +226,7 @@ def _last_contents(response: Any) -> list[Any]:
     return response.messages[-1].contents  # type: ignore[no-any-return]  # the framework is Any here
 
 
-def _framework_name(run: Run, name: str, names: Collection[str]) -> str:
+def _framework_name(run: Run, name: str, names: Iterable[str]) -> str:
     """Return the name under which the framework answers a call of a name it does not know."""
     plan = run.snapshot.find_plan(name)
     if not isinstance(plan, Finding) and plan.contract.name in names:
@@ -242,84 +234,25 @@ def _framework_name(run: Run, name: str, names: Collection[str]) -> str:
     return history_name(name)
 
 
-def _readable_arguments(call: ToolCall) -> tuple[Any, Any]:
-    """Return arguments for the history, the model's own text where that is sound, and what that text says."""
-    text = call.arguments
-    if isinstance(text, str) and not is_cut(call.stop_reason):
-        try:
-            parsed = json.loads(text)
-        except (ValueError, RecursionError):
-            parsed = None
-        # Arguments that look like a stand-in are none, and are put into one.
-        if isinstance(parsed, dict) and not is_encoded_call(parsed):
-            return text, parsed
-    return encode_unreadable_call(call), None
-
-
-def with_changed_arguments(call: ToolCall, said: Any, context: FunctionInvocationContext) -> ToolCall:
-    """Return the call with what middleware in front of the guard has made of its arguments.
-
-    Args:
-        call: as the model wrote it; the framework's own reading drops what it does not know, and changes types.
-        said: what its text says; None if that could not be read.
-        context: the framework's, of this call.
-    """
-    arguments, prepared = context.arguments, context.metadata.get(_PREPARED)
-    if said is not None and _equal_json(arguments, said):
-        return call
-    if prepared is not None:
-        changed = _token_of is not None and _token_of(arguments) != prepared.token
-    else:  # the framework could not take them, and shows middleware what they parse to
-        shown, parsed = _readable_arguments(call)
-        changed = arguments != (shown if parsed is None else parsed)
-    if not changed:
-        return call
-    with contextlib.suppress(PydanticSerializationError):  # what is no JSON is the guard's to refuse
-        arguments = to_jsonable_python(arguments)
-    return msgspec.structs.replace(call, arguments=arguments)
-
-
-def _equal_json(arguments: Any, said: Any) -> bool:
-    """Return whether two are the same JSON; 1, 1.0 and true are not."""
-    try:
-        return orjson.dumps(arguments) == orjson.dumps(said) and bool(arguments == said)
-    except TypeError:  # what orjson does not know
-        return False
-
-
-def call_arguments(content: Any) -> str | dict[str, Any]:
-    """Return the arguments of a call as they came."""
-    arguments = content.arguments
-    return dict(arguments) if arguments is not None and not isinstance(arguments, str) else arguments or ""
-
-
-def is_local_call(content: Any) -> bool:
-    """True for a call that the framework would run, not the provider."""
+def _is_local_call(content: Any) -> bool:
+    """Return whether the framework would run a call, not the provider."""
     return content.type == "function_call" and not content.informational_only and not content.hosted
 
 
+def _asks_person(response: Any) -> bool:
+    return any(one.type == "function_approval_request" for one in _contents_of(response))
+
+
 def _without_calls(update: Any) -> Any:
-    if not any(map(is_local_call, update.contents)):
+    if not any(map(_is_local_call, update.contents)):
         return update
     rest = copy.copy(update)
-    rest.contents = [one for one in update.contents if not is_local_call(one)]
+    rest.contents = [one for one in update.contents if not _is_local_call(one)]
     return rest
 
 
-def reply_contents(response: Any) -> list[Any]:
-    """Return all parts of a response."""
-    return [one for said in response.messages for one in said.contents]
-
-
-def user_texts(messages: Iterable[Any]) -> list[str]:
-    """Return the user's texts since the last reply, oldest first."""
-    found: list[str] = []
-    for said in reversed(list(messages)):
-        if said.role in ("assistant", "tool"):
-            break
-        if said.role == "user" and said.text:
-            found.append(said.text)
-    return found[::-1]
+def _contents_of(response: Any) -> list[Any]:
+    return [one for message in response.messages for one in message.contents]
 
 
 def _join_instructions(instructions: Any, more: str) -> Any:

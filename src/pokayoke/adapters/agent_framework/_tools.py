@@ -1,133 +1,113 @@
-"""Inside one tool invocation of Microsoft Agent Framework: what really ran, and what it really returned."""
+"""The tools' side of Microsoft Agent Framework: what really ran, and what it really returned.
+
+In: one invocation of a tool, and the rest of the framework's middleware. Out: the tool's own return value for the
+guard, and a function result for the model. Never: an answer of middleware taken for the result of a write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from inspect import isawaitable
 from traceback import walk_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_framework import (
     SKIP_PARSING,
     Content,
     FunctionInvocationContext,
     FunctionTool,
+    Message,
     MiddlewareFailure,
     MiddlewareTermination,
     UserInputRequiredException,
-    normalize_tools,
 )
 
-from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
-from pokayoke.core.call import Outcome
-from pokayoke.core.contract.contract import Contract
+from pokayoke.adapters._host.tools import ToolSide
+from pokayoke.adapters.agent_framework._approvals import approved_by_person
+from pokayoke.adapters.agent_framework._contracts import ToolNotStartedError
+from pokayoke.core.call import Finding, Outcome, ToolCall
 
-CONTROL_EXCEPTIONS: tuple[type[Exception], ...] = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
-"""By these the framework steers itself. The first is raised by a tool that waits for a person and is called again."""
+if TYPE_CHECKING:
+    from pokayoke.adapters._host.approvals import PersonAnswer
+    from pokayoke.adapters._host.control_flow import Invoke
+    from pokayoke.adapters._host.run import AdapterRun
+    from pokayoke.runtime.run.run import Run
 
+__all__ = ["Placeholder", "ToolInvocation", "framework_result", "message"]
 
+_CONTROL_EXCEPTIONS = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
+"""Exceptions by which the framework steers itself. A tool that waits for a person raises the first one, and is called
+again."""
 # The framework then asks again, with the arguments as they are now; it has no public name.
 _CHANGED = "_FunctionArgumentsChangedAfterApproval"
 
 
-class ToolNotStartedError(Exception):
-    """The framework, or middleware behind the guard, turned a call away before its tool began."""
-
-
-def contracts(
-    tools: Any,
-    *,
-    reads: Collection[str] = (),
-    destructive: Collection[str] = (),
-    fields: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Contract]:
-    """Build the contracts of an agent's tools; hosted tools, which the provider runs, have none.
-
-    Args:
-        tools: what the agent gets: functions, `FunctionTool`s, connected MCP tools, or a list of them.
-        reads: names of those that change nothing.
-        destructive: names of those whose effect cannot be undone.
-        fields: further fields of the contracts, by tool name.
-
-    Raises:
-        UsageError: a tool is named that does not exist.
-        ContractError: a field contradicts another or its schema.
-    """
-    through = (ToolNotStartedError, UserInputRequiredException)
-    return build_contracts(
-        map(_describe_tool, _local_tools(tools)),
-        reads=reads,
-        destructive=destructive,
-        fields=fields,
-        no_effect_errors=through,
-    )
-
-
-def _local_tools(tools: Any) -> list[FunctionTool]:
-    found: list[FunctionTool] = []
-    for tool in normalize_tools(tools):
-        functions = [tool] if isinstance(tool, FunctionTool) else getattr(tool, "functions", ())
-        found.extend(one for one in functions if isinstance(one, FunctionTool))
-    return found
-
-
-def _describe_tool(tool: FunctionTool) -> ToolDescription:
-    return ToolDescription(tool.name, tool.description, tool.parameters())
+def message(outcome: Outcome) -> Any:
+    """Return the message that answers a call."""
+    answer = Content.from_function_result(outcome.call_id, result=framework_result(outcome))
+    return Message("tool", [answer])
 
 
 class Placeholder(FunctionTool):
-    """A tool that nobody has: the framework takes a call of it to its middleware, and the guard answers there."""
+    """Stands for a tool that the agent does not have, so that the framework takes its calls to the middleware."""
 
     def __init__(self, name: str, *, description: str = "", input_model: dict[str, Any] | None = None) -> None:
-        """Take a name, and what the model is to know of it."""
+        """Take the name, and the description and schema for the model."""
         schema = input_model or {"type": "object", "properties": {}}
         super().__init__(name=name, description=description, func=_run_nothing, input_model=schema)
 
 
 def _run_nothing(**_: Any) -> None:
-    """Nobody calls it."""
+    """Do nothing; the guard answers the calls."""
 
 
-class ToolInvocation:
-    """How the framework goes on with a call; called with the effective arguments.
+class ToolInvocation(ToolSide):
+    """One invocation of a tool.
 
     Args:
         context: the framework's, of this call.
         call_next: the rest of the framework's middleware, and the tool.
-        reads: tells whether the call changes nothing.
+        adapter_run: the run it belongs to.
+        call: the call.
+        approver: the name under which a person's approval counts.
 
     Attributes:
-        function: the framework's tool.
-        media: what it returned beside text and data, for the model as it is.
-        instead: what middleware behind the guard answered in place of a tool that would have changed something,
-            or a question of its own to the framework's user; the framework gets it as it is.
+        media: what the tool returned beside text and data, for the model unchanged.
+        instead: what the framework gets in place of a result, unchanged: the answer of middleware behind the guard
+            to a call that would have changed something, or its question to the framework's user.
         raised: the exception by which the framework steers itself, to be raised once the call is settled.
     """
 
     def __init__(
-        self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]], reads: Callable[[], bool]
+        self,
+        context: FunctionInvocationContext,
+        call_next: Callable[[], Awaitable[None]],
+        adapter_run: AdapterRun,
+        call: ToolCall,
+        approver: str,
     ) -> None:
         """Take one call."""
-        self.function: Any = context.function
+        self._function: Any = context.function
         self.media: list[Any] = []
         self.instead: Any = None
         self.raised: Exception | None = None
-        self._context, self._call_next, self._reads = context, call_next, reads
+        self._context, self._call_next, self._approver = context, call_next, approver
+        self._adapter_run, self._call = adapter_run, call
         self._returned: Any = None
         self._parsed: Any = None
         self._ended = False
 
-    async def __call__(self, arguments: dict[str, Any]) -> Any:
+    async def run_tool(self, arguments: dict[str, Any]) -> Any:
         """Run the rest of the framework's middleware and the tool; returns what the tool returned."""
-        _CapturingParser.install_on(self.function)
+        _CapturingParser.install_on(self._function)
         if not self._is_approved(arguments):
             self._context.arguments = arguments
         self._ended, self.raised = False, None
         token = _invocation_var.set(self)
         try:
             await self._call_next()
-        except CONTROL_EXCEPTIONS as steering:
+        except _CONTROL_EXCEPTIONS as steering:
             self.raised = steering
             if not self._ended:
                 return self._judge_exception(steering)
@@ -141,12 +121,18 @@ class ToolInvocation:
         finally:
             _invocation_var.reset(token)
         # A tool whose results are not parsed at all cannot be told from one that never ran.
-        ran = self._ended or self.function.result_parser is SKIP_PARSING
+        ran = self._ended or self._function.result_parser is SKIP_PARSING
         return self._split_result() if ran else self._take_middleware_answer(self._context.result)
 
-    async def tool_missing(self, _: dict[str, Any]) -> Any:
-        """Stand for a tool that has a contract but was not given to this agent."""
-        raise self._not_started_error("the agent does not have it")
+    def missing_tool(self, run: Run, name: str) -> Invoke | None:
+        """Return how a call without a tool runs; here also by the contract's own handler."""
+        plan = run.snapshot.find_plan(name)
+        if not isinstance(plan, Finding) and plan.contract.handler is not None:
+            return None
+        return super().missing_tool(run, name)
+
+    def person_answer(self, approval: str) -> PersonAnswer | None:
+        return approved_by_person(self._context, approval, self._approver)
 
     def _is_approved(self, arguments: dict[str, Any]) -> bool:
         """True if a person approved these arguments: then the framework has them already, in the tool's own types."""
@@ -171,14 +157,14 @@ class ToolInvocation:
     def _take_middleware_answer(self, given: Any) -> Any:
         """Take what middleware says in place of the tool: a cache may stand for a read, and nothing for a write."""
         asks = isinstance(given, Content) and given.type == "function_approval_request"
-        if asks or not self._reads():
+        if asks or not self._adapter_run.is_read(self._call):
             self.instead = given
             raise self._not_started_error("middleware answers in its place")
         self._context.result = given
         return self._split_result()
 
     def _not_started_error(self, why: str) -> ToolNotStartedError:
-        return ToolNotStartedError(f"{self.function.name} was not started: {why}")
+        return ToolNotStartedError(f"{self._function.name} was not started: {why}")
 
     def _split_result(self) -> Any:
         result = self._context.result

@@ -1,0 +1,30 @@
+"""Contracts from the tools of Microsoft Agent Framework.
+
+In: functions, `FunctionTool`s, connected MCP tools, or a list of them. Out: a description of each function. Never:
+a contract of a hosted tool, which the provider runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from agent_framework import FunctionTool, UserInputRequiredException, normalize_tools
+
+from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+
+__all__ = ["ToolNotStartedError", "contracts"]
+
+
+class ToolNotStartedError(Exception):
+    """The framework, or middleware behind the guard, rejected a call before its tool began."""
+
+
+def _describe_tools(tools: Any) -> Iterator[ToolDescription]:
+    for tool in normalize_tools(tools):
+        for one in [tool] if isinstance(tool, FunctionTool) else getattr(tool, "functions", ()):
+            if isinstance(one, FunctionTool):
+                yield ToolDescription(one.name, one.description, one.parameters())
+
+
+contracts = contracts_builder(_describe_tools, no_effect_errors=(ToolNotStartedError, UserInputRequiredException))

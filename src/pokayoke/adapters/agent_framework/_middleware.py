@@ -1,0 +1,84 @@
+"""The two middlewares of Microsoft Agent Framework that guard an agent.
+
+In: the framework's contexts of a model request and of a tool. Out: the same, as the guard lets them stand. Never: a
+tool that runs past the guard, or arguments that are judged before middleware in front has changed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from agent_framework import ChatContext, ChatMiddleware, FunctionInvocationContext, FunctionMiddleware
+
+from pokayoke.adapters.agent_framework._approvals import approval_request, deny_question
+from pokayoke.adapters.agent_framework._model import ModelRequest
+from pokayoke.adapters.agent_framework._run import AgentRuns, Who
+from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, framework_result
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard.guard import Guard
+
+__all__ = ["middleware"]
+
+CallNext = Callable[[], Awaitable[None]]
+
+
+def middleware(guard: Guard, *, who: Who | None = None, approver: str = "agent_framework") -> list[Any]:
+    """Return what to install: `Agent(..., middleware=middleware(guard))`, before other middleware.
+
+    Middleware in front of it may change arguments, and the guard judges those. Changes behind it are not judged.
+
+    Args:
+        guard: the guard; its contracts are those of the agent's tools, see `contracts`.
+        who: called with the agent's session (None if there is none); returns `tenant` and `principal` as for
+            `Guard.run_for_session`.
+        approver: the name under which an approval response of the framework answers a question of the guard.
+    """
+    runs = AgentRuns(guard, who, approver)
+    return [_ModelMiddleware(runs), _ToolMiddleware(runs)]
+
+
+class _ModelMiddleware(ChatMiddleware):
+    """Around each request to the model."""
+
+    def __init__(self, runs: AgentRuns) -> None:
+        self._runs = runs
+
+    async def process(self, context: ChatContext, call_next: CallNext) -> None:
+        """Shape the request, and take the calls of the reply before the framework reads them."""
+        agent_run = self._runs.agent_run_for(context)
+        if agent_run is None:
+            await call_next()
+            return
+        request = ModelRequest(self._runs, agent_run, context.options or {})
+        context.options = request.options
+        await call_next()
+        if context.result is not None and context.stream:
+            context.result = request.wrap_stream(context.result)
+        elif context.result is not None:
+            request.take_reply(context.result, context.result.finish_reason)
+
+
+class _ToolMiddleware(FunctionMiddleware):
+    """Around each tool."""
+
+    def __init__(self, runs: AgentRuns) -> None:
+        self._runs = runs
+
+    async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
+        """Take one call to its outcome."""
+        adapter_run, call = self._runs.take_call(context)
+        side = ToolInvocation(context, call_next, adapter_run, call, self._runs.approver)
+        # The framework's classes are abstract, which makes isinstance slow.
+        outcome = await side.take_call(adapter_run, call, has_tool=type(context.function) is not Placeholder)
+        context.result = framework_result(outcome, side.media) if side.instead is None else side.instead
+        if outcome.status == "pending" and outcome.approval is not None and context.session is not None:
+            context.result = approval_request(context, adapter_run, call, outcome.approval)
+        if side.raised is not None:
+            raise side.raised
+
+    def _on_approval_responses(self, responses: Iterable[Any], *, session: Any) -> None:
+        """Take refusals: the framework answers them itself, and calls this method of middleware that has it."""
+        for response in responses:
+            deny_question(self._runs, response, session)
