@@ -31,9 +31,9 @@ _LONGEST = 120.0
 """Seconds after which a mutant that hangs counts as noticed."""
 
 _STORES = (
-    "tests/stores/test_sql.py",
-    "tests/stores/test_acts.py",
-    "tests/stores/test_looking.py",
+    "tests/stores/sql/test_statements.py",
+    "tests/stores/test_store.py",
+    "tests/stores/test_queries.py",
     "-k",
     "not postgres",
 )
@@ -43,8 +43,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pokayoke.core.state.kill_switch": ("tests/core/test_switch.py", "-k", "not chance"),
     "pokayoke.core.flow.resolve": ("tests/core/test_resolve.py", "tests/runtime/test_doubts.py"),
     "pokayoke.stores.operations": (
-        "tests/stores/test_acts_alone.py",
-        "tests/stores/test_acts.py",
+        "tests/stores/test_operations.py",
+        "tests/stores/test_store.py",
         "tests/runtime/test_doubts.py",
         "-k",
         "not postgres",

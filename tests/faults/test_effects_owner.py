@@ -11,7 +11,7 @@ import pytest
 
 from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
 
-NAMED = "from pokayoke.runtime.driver.claim_owner import owner; print(owner(), flush=True)\n"
+NAMED = "from pokayoke.runtime.driver.claim_owner import current_owner; print(current_owner(), flush=True)\n"
 
 
 def started(body, **options):

@@ -101,7 +101,7 @@ async def test_the_incident_in_one_process_stops_the_writes_of_all(url):
 WRITER = """
 import os, sys, time
 import pokayoke
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Claim
 
 url, name, careless = sys.argv[1], sys.argv[2], sys.argv[3] == "careless"
@@ -118,7 +118,7 @@ while not os.path.exists(sys.argv[4]):
     claim = Claim(key, "h", key, "pay", "pay@1", "r", time.time(), 60.0)
     sources = () if careless else None
     begun = time.monotonic()
-    answer = store.admit(Request("r", "pay", "write", sources, time.time(), claim))
+    answer = store.admit(AdmissionRequest("r", "pay", "write", sources, time.time(), claim))
     if answer.kind == "execute":
         lines.append(f"{key} {begun!r} {time.monotonic()!r}")
 print("\\n".join(lines), flush=True)

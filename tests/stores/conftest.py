@@ -64,6 +64,12 @@ MAKERS: dict[str, Callable[[Path, ExitStack, Callable], Site]] = {
 }
 
 
+# One server for all: its advisory locks do not know of schemas, so tests that use it run one after the other.
+KINDS = [
+    pytest.param(kind, marks=pytest.mark.xdist_group("postgres")) if kind == "postgres" else kind for kind in MAKERS
+]
+
+
 def _made(request, folder, need) -> Iterator[Site]:
     with ExitStack() as stack:
         site = MAKERS[request.param](folder, stack, need)
@@ -71,13 +77,13 @@ def _made(request, folder, need) -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=KINDS)
 def site(request, tmp_path, need) -> Iterator[Site]:
     """Each kind of store."""
     yield from _made(request, tmp_path, need)
 
 
-@pytest.fixture(params=[kind for kind in MAKERS if kind != "memory"])
+@pytest.fixture(params=KINDS[1:])
 def durable(request, tmp_path, need) -> Iterator[Site]:
     """Each kind of store that survives its process."""
     yield from _made(request, tmp_path, need)

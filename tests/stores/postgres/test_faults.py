@@ -16,6 +16,8 @@ from pokayoke.errors import StoreError
 from pokayoke.stores.postgres.store import PostgresStore
 from pokayoke.stores.values import RecordQuery
 
+pytestmark = pytest.mark.xdist_group("postgres")
+
 PATIENCE = 2.0
 BOUND = 2 * PATIENCE + 5  # twice the time of an act, and room for a busy machine: it only has to end
 

@@ -30,7 +30,7 @@ def force(monkeypatch, method):
         if beneath.open_method() != "openat2":
             pytest.skip("this kernel has no openat2")
         return
-    monkeypatch.setattr(beneath, "_openat2", lambda: None)
+    monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
     monkeypatch.setattr(beneath, "open_method", lambda: method)
 
 
@@ -505,7 +505,7 @@ def test_many_links_end(method, root):
 
 def test_without_the_system_call(monkeypatch):
     """Where the kernel lacks the call, or the system is another, the walk is chosen."""
-    monkeypatch.setattr(beneath, "_openat2", lambda: None)
+    monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
     assert beneath.open_method() == "walk"
     monkeypatch.setattr(os, "supports_dir_fd", set())
     assert beneath.open_method() == "resolve"

@@ -20,6 +20,8 @@ from pokayoke.cli.approvals.server import open_server
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.runtime.approvals.signature import SECRET, sign
 
+pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
+
 KEY = b"0123456789abcdef"
 ARGUMENTS = {
     "type": "object",

@@ -421,7 +421,7 @@ class TestFile:
         assert trace.dropped_count == 1
         assert trace.problem
 
-    @pytest.mark.parametrize("end", [Trace.close, lambda trace: trace.use(TracePolicy())])
+    @pytest.mark.parametrize("end", [Trace.close, lambda trace: trace.apply_policy(TracePolicy())])
     def test_a_line_under_way_lands_in_no_other_file(self, path, monkeypatch, end):
         """Closing waits for whoever is writing, so its descriptor is not yet that of a file opened next."""
         trace, inside, ended = trace_to(path), threading.Event(), threading.Event()

@@ -11,6 +11,8 @@ import pytest
 
 from pokayoke.runtime.threads.background_queue import BackgroundQueue
 
+pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
+
 
 @pytest.fixture
 def handoff():
@@ -67,7 +69,7 @@ def test_no_item_is_lost_between_threads(handoff):
     assert queue.flush()
     assert missing == []
     assert sorted(seen) == [(who, number) for who in range(4) for number in range(300)]
-    assert queue.dropped == 0
+    assert queue.dropped_count == 0
 
 
 def test_a_full_queue_drops_and_counts(handoff):
@@ -85,7 +87,7 @@ def test_a_full_queue_drops_and_counts(handoff):
     assert held.wait(30)
     for number in range(1, 101):
         queue.offer(number)
-    assert queue.dropped == 90
+    assert queue.dropped_count == 90
     assert not queue.flush(0.01)
     hangs.set()
     assert queue.flush()
@@ -117,7 +119,7 @@ def test_an_item_that_fails_costs_itself(handoff, error):
     for number in range(3):
         queue.offer(number)
     assert queue.flush()
-    assert (seen, queue.dropped) == ([0, 2], 1)
+    assert (seen, queue.dropped_count) == ([0, 2], 1)
     assert queue.problem == error.__name__
 
 
@@ -172,8 +174,8 @@ def test_a_forked_child_has_a_worker_of_its_own(handoff):
 def test_the_end_of_the_process_waits_for_what_waits():
     """Items offered right before the interpreter ends are still consumed."""
     script = (
-        "import sys; from pokayoke.runtime.threads.background_queue import Handoff\n"
-        "queue = Handoff(lambda item: print(item, flush=True), 100, 'pokayoke-test')\n"
+        "import sys; from pokayoke.runtime.threads.background_queue import BackgroundQueue\n"
+        "queue = BackgroundQueue(lambda item: print(item, flush=True), 100, 'pokayoke-test')\n"
         "for number in range(3): queue.offer(number)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)

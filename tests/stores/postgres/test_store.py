@@ -28,6 +28,8 @@ from pokayoke.stores.sql import migrations as schema
 from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
 from pokayoke.stores.values import RecordQuery
 
+pytestmark = pytest.mark.xdist_group("postgres")
+
 
 @pytest.fixture
 def url(need):
@@ -294,12 +296,12 @@ def test_without_pipelines_everything_works_the_same(store, monkeypatch):
 def test_a_refused_act_leaves_its_connection_usable(store):
     """An act that decides to raise is rolled back; its connection serves the next one."""
     store.admit(wish("k"))
-    shelf = store._links.shelf()
+    shelf = store._links.pool_for_threads()
     before = list(shelf.free)
     with pytest.raises(StoreError, match="no approval"):
         store.answer("nobody", approved=True, by="me", reason="", now=1.0)
     assert shelf.free == before
-    assert all(link.fit for link in shelf.free)
+    assert all(link.is_usable for link in shelf.free)
 
 
 def test_no_more_connections_than_allowed(url):
@@ -408,7 +410,7 @@ async def test_a_task_cancelled_while_the_server_works_is_let_go_at_once(store, 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert time.monotonic() - began < 5
-    assert store._links.loop_shelf().free == []
+    assert store._links.pool_for_loop().free == []
     answers = await asyncio.gather(*(store.aadmit(wish(f"n{number}")) for number in range(20)))
     assert {answer.kind for answer in answers} == {"execute"}
 
@@ -434,7 +436,7 @@ def test_an_interrupted_thread_is_let_go_at_once(store, url):
             assert time.monotonic() - began < 5
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert store._links.shelf().free == []
+    assert store._links.pool_for_threads().free == []
     assert store.admit(wish("k2")).kind == "execute"
 
 
@@ -490,21 +492,21 @@ def test_an_interrupt_at_any_line_takes_no_connection_along(url):
 def test_a_forked_process_opens_its_own_connections(store):
     """The child works, while the parent's connections stay untouched and usable (fault 46)."""
     store.admit(wish("before"))
-    parents = {link.info.backend_pid for link in store._links.shelf().free}
+    parents = {link.info.backend_pid for link in store._links.pool_for_threads().free}
     assert parents
     pid = os.fork()
     if not pid:
         code = 1
         try:
             answer = store.admit(wish("child"))
-            own = {link.info.backend_pid for link in store._links.shelf().free}
+            own = {link.info.backend_pid for link in store._links.pool_for_threads().free}
             code = 0 if answer.kind == "execute" and own and not own & parents else 2
             store.close()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert store.admit(wish("after")).kind == "execute"
-    assert {link.info.backend_pid for link in store._links.shelf().free} == parents
+    assert {link.info.backend_pid for link in store._links.pool_for_threads().free} == parents
     assert {record.key for record in store.records(RecordQuery())} == {"before", "child", "after"}
 
 
@@ -600,7 +602,7 @@ def test_an_act_that_waits_too_long_for_a_lock_gives_up(url):
 
 def test_behind_a_pooler_nothing_is_prepared(store):
     """A server process that is not the one we were told at the start: no statement is prepared from then on."""
-    link = store._links.shelf().free[-1]
+    link = store._links.pool_for_threads().free[-1]
 
     class Pooled(type(link.info)):
         backend_pid = -1
@@ -628,7 +630,7 @@ def test_acts_survive_a_pooler_that_forgets_sessions(store):
     """Between two acts everything a session knows is discarded, as in transaction pooling: nothing is missed."""
     for number in range(12):
         assert store.admit(wish(f"k{number}")).kind == "execute"
-        for link in store._links.shelf().free:
+        for link in store._links.pool_for_threads().free:
             link.execute(b"DISCARD ALL" if number % 2 else b"DEALLOCATE ALL")
     assert len(store.records(RecordQuery())) == 12
 

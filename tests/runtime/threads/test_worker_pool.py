@@ -11,6 +11,8 @@ from pokayoke.core.flow.steps import NotStarted, Raised, Returned, TimedOut
 from pokayoke.runtime.threads import worker_pool as module
 from pokayoke.runtime.threads.worker_pool import WorkerPool, capture_result, start_thread
 
+pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
+
 
 def _hanging():
     gate = threading.Event()
@@ -172,7 +174,7 @@ def test_what_has_not_begun_by_its_deadline_never_does(monkeypatch):
     """A thread that comes too late finds the function given up: nothing happens after the deadline was reported."""
     gate, ran, workers = threading.Event(), [], WorkerPool()
     monkeypatch.setattr(
-        module, "started", lambda name, work, *args: start_thread(name, lambda: gate.wait(30) and work(*args))
+        module, "start_thread", lambda name, work, *args: start_thread(name, lambda: gate.wait(30) and work(*args))
     )
     assert isinstance(workers.run_with_deadline(lambda: ran.append(1), 0.02), NotStarted)
     assert workers.lost_count == 0

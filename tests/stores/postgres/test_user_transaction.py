@@ -11,6 +11,8 @@ from pgserver import Missing, empty_schema
 from pokayoke.errors import StoreError
 from pokayoke.stores.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.xdist_group("postgres")
+
 sqlalchemy = pytest.importorskip("sqlalchemy")
 asynchronous = pytest.importorskip("sqlalchemy.ext.asyncio")
 

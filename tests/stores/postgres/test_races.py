@@ -19,6 +19,8 @@ from pokayoke.errors import StoreError
 from pokayoke.stores.postgres.store import PostgresStore
 from pokayoke.stores.values import RecordQuery, SwitchCommand
 
+pytestmark = pytest.mark.xdist_group("postgres")
+
 
 @pytest.fixture
 def url(need):

@@ -22,6 +22,8 @@ from pokayoke.runtime.config.config import load_policy
 from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.runtime.trace.trace import Trace
 
+pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
+
 KEY = b"0123456789abcdef"
 QUESTION = Approval(
     "ap-1", "f", "pay", "pay@1", {"to": "ann", "password": "hunter2", "iban": "DE00"}, "r1", time.time(), time.time() + 86_400
@@ -110,7 +112,7 @@ def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
     """The receiver gets id, tool, run and times, the arguments without secrets, and a signature it can verify."""
     there = receiver(200)
     hook, events = announcing(there.url)
-    hook.tell(msgspec.structs.replace(QUESTION, marks=("iban",)))
+    hook.enqueue_approval(msgspec.structs.replace(QUESTION, marks=("iban",)))
     assert there.arrived.acquire(timeout=20)
     path, headers, body = there.got[0]
     told = json.loads(body)
@@ -130,8 +132,8 @@ def test_a_question_is_announced_once_as_long_as_it_is_open(receiver, announcing
     there = receiver(204)
     hook, _ = announcing(there.url)
     for _ in range(5):
-        hook.tell(QUESTION)
-    hook.tell(question(2))
+        hook.enqueue_approval(QUESTION)
+    hook.enqueue_approval(question(2))
     hook.close(20)
     assert [json.loads(body)["id"] for _, _, body in there.got] == ["ap-1", "ap-2"]
 
@@ -143,7 +145,7 @@ def test_what_may_go_away_is_tried_again(receiver, announcing, statuses, sent, f
     """Server errors are tried four times, a refusal and a redirect once; a failure is an event of the trace."""
     there = receiver(*statuses)
     hook, events = announcing(there.url, pauses=(0.01, 0.01, 0.01))
-    hook.tell(QUESTION)
+    hook.enqueue_approval(QUESTION)
     assert until(lambda: len(there.got) == sent and (bool(events) or not failed))
     hook.close(20)
     assert len(there.got) == sent
@@ -160,7 +162,7 @@ def test_a_dead_receiver_holds_nobody_up(announcing, kind):
         hook, events = announcing(f"http://127.0.0.1:{dead.getsockname()[1]}/", pauses=(0.01,), timeout=0.2)
         begun = time.monotonic()
         for number in range(100):
-            hook.tell(question(number))
+            hook.enqueue_approval(question(number))
         assert time.monotonic() - begun < 5.0
         assert until(lambda: bool(events))
         assert events[0]["reason"] in ("ConnectionRefusedError", "TimeoutError")
@@ -173,7 +175,7 @@ def test_what_is_left_when_it_closes_is_in_the_trace(announcing):
         silent.listen()
         hook, events = announcing(f"http://127.0.0.1:{silent.getsockname()[1]}/", pauses=(), timeout=30.0)
         for number in range(3):
-            hook.tell(question(number))
+            hook.enqueue_approval(question(number))
         with silent.accept()[0]:
             hook.close(0.05)
             told = [(event["approval"], event["ok"], event["reason"]) for event in events]
@@ -211,7 +213,7 @@ def test_an_answer_byte_by_byte_holds_up_no_other_question(announcing):
         slow.listen()
         hook, events = announcing(f"http://127.0.0.1:{slow.getsockname()[1]}/", pauses=(), timeout=0.3)
         for number in range(2):
-            hook.tell(question(number))
+            hook.enqueue_approval(question(number))
         for _ in range(2):
             with slow.accept()[0] as connection, contextlib.suppress(OSError):
                 while True:  # until it is cut
@@ -243,7 +245,7 @@ def test_addresses_that_do_not_answer_share_one_timeout(announcing, monkeypatch)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: found)
     monkeypatch.setattr(socket.socket, "connect", connect)
     hook, events = announcing("http://localhost:1/", pauses=(), timeout=3.0, clock=clock)
-    hook.tell(QUESTION)
+    hook.enqueue_approval(QUESTION)
     assert until(lambda: bool(events))
     assert [address for address, _ in tried] == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     assert clock.passed == pytest.approx(3.0)
@@ -264,7 +266,7 @@ def test_a_receiver_is_found_by_whatever_address(announcing, monkeypatch, url, a
     found = []
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: found.append(given) or [])
     webhook, _ = announcing(url, pauses=())
-    webhook.tell(question(1))
+    webhook.enqueue_approval(question(1))
     assert until(lambda: found == [asked])
 
 
@@ -286,7 +288,7 @@ def test_a_handshake_has_what_connecting_has_left(announcing, monkeypatch):
         there.bind(("127.0.0.1", 0))
         there.listen()
         hook, events = announcing(f"https://127.0.0.1:{there.getsockname()[1]}/", pauses=(), timeout=3.0, clock=clock)
-        hook.tell(QUESTION)
+        hook.enqueue_approval(QUESTION)
         assert until(lambda: bool(events))
     assert given == [pytest.approx(1.0)]
 
@@ -297,7 +299,7 @@ def test_half_an_answer_is_no_receipt(announcing):
         slow.bind(("127.0.0.1", 0))
         slow.listen()
         hook, events = announcing(f"http://127.0.0.1:{slow.getsockname()[1]}/", pauses=(), timeout=0.3)
-        hook.tell(QUESTION)
+        hook.enqueue_approval(QUESTION)
         with slow.accept()[0] as connection, contextlib.suppress(OSError):
             connection.sendall(b"HTTP/1.1 200 O")
             while True:  # until it is cut
@@ -312,11 +314,11 @@ def test_a_forked_child_announces_its_own_questions(receiver, announcing):
     """The child has no thread of its parent; it starts one."""
     there = receiver(200)
     hook, _ = announcing(there.url)
-    hook.tell(QUESTION)
+    hook.enqueue_approval(QUESTION)
     assert there.arrived.acquire(timeout=20)
     child = os.fork()
     if not child:
-        hook.tell(Approval("ap-child", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 86_400))
+        hook.enqueue_approval(Approval("ap-child", "g", "pay", "pay@1", {}, "r1", time.time(), time.time() + 86_400))
         hook.close(20)
         os._exit(0)
     os.waitpid(child, 0)
@@ -359,11 +361,11 @@ def test_a_signature_holds_for_one_message_only(change):
     message = {"secret": KEY, "method": "POST", "path": "/approvals/ap-1", "body": b'{"decision":"approve"}'}
     message |= {"headers": sign(*message.values(), 1_000.0), "now": 1_299.0}
 
-    def verify(secret, method, path, body, **rest):
+    def verified(secret, method, path, body, **rest):
         return verify(secret, method, path, body, **rest)
 
-    assert verify(**message) == 1_000.0
-    assert verify(**(message | change)) is None
+    assert verified(**message) == 1_000.0
+    assert verified(**(message | change)) is None
 
 
 def test_a_changed_policy_announces_elsewhere(receiver, monkeypatch):
@@ -447,7 +449,7 @@ def test_without_a_thread_a_question_waits_for_the_next_one(receiver, announcing
     there = receiver(200)
     webhook, _ = announcing(there.url)
     monkeypatch.setattr(threading.Thread, "start", refused)
-    webhook.tell(question(1))
+    webhook.enqueue_approval(question(1))
     monkeypatch.setattr(threading.Thread, "start", start)
-    webhook.tell(question(2))
+    webhook.enqueue_approval(question(2))
     assert all(there.arrived.acquire(timeout=10) for _ in range(2))

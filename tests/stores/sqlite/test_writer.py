@@ -25,6 +25,8 @@ from pokayoke.stores.sqlite.store import SqliteStore
 from pokayoke.stores.sqlite.writer import SqliteWriter
 from pokayoke.stores.values import AuditEntry, RecordQuery
 
+pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
+
 
 def claim(store, key="k"):
     wish = Claim(key, "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
@@ -302,8 +304,8 @@ def test_one_of_those_who_wait_goes_on(store, locked, commits):
     commits.clear()
     let_go = locked()
     leaders = []
-    monkey = store._writer._lead
-    store._writer._lead = lambda own: (leaders.append(threading.current_thread()), monkey(own))[1]
+    monkey = store._writer._lead_writes
+    store._writer._lead_writes = lambda own: (leaders.append(threading.current_thread()), monkey(own))[1]
     before = set(threading.enumerate())
     threads = line_up(store, *[lambda n=n: claim(store, f"k{n}") for n in range(4)])
     assert len(set(threading.enumerate()) - before) == 4
@@ -562,11 +564,11 @@ def test_a_handler_of_a_signal_is_told_that_it_cannot_wait(store):
 
     def handler(_):
         try:
-            store._writer.do(lambda _: None)
+            store._writer.run_work(lambda _: None)
         except StoreError as error:
             errors.append(str(error))
 
-    store._writer.do(handler)
+    store._writer.run_work(handler)
     assert "has ended" in errors[0]
     assert claim(store).kind == "execute"
 
@@ -692,13 +694,13 @@ def test_the_interpreter_ends_without_closing(url, end):
     SqliteStore(url, create=True).close()
     code = f"""
 import sys, threading
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Claim
 from pokayoke.stores import open_store
 store = open_store({url!r})
 def claim(key):
     wish = Claim(key, "h", "c1", "pay", "pay@1", "r", 100.0, 10.0)
-    return store.admit(Request("r", "pay", "write", None, 100.0, wish))
+    return store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, wish))
 claim("k")
 {end}
 """
@@ -770,16 +772,16 @@ class Standing:
     def __init__(self):
         self.seen = []
 
-    def pause(self):
+    def close_for_fork(self):
         """Take a while."""
         self.seen.append("pause")
         time.sleep(0.05)
 
-    def go_on(self):
-        """End a pause."""
+    def resume_in_parent(self):
+        """End the pause."""
         self.seen.append("go on")
 
-    def begin_in_child(self):
+    def reset_in_child(self):
         """Nothing is asked of the child."""
 
 

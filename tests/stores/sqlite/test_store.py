@@ -425,14 +425,14 @@ def test_a_waiting_write_goes_through_when_the_lock_is_gone(path, opened):
 
 CHILD = """
 import sys
-from pokayoke.core.ledger.admission import Request
+from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Claim, Settlement
 from pokayoke.stores import open_store
 store = open_store(sys.argv[1])
 for n in range(40):
     key = sys.argv[2] + str(n)
     wish = Claim(key, "h", sys.argv[2], "pay", "pay@1", "r", 100.0, 10.0)
-    assert store.admit(Request("r", "pay", "write", None, 100.0, wish)).kind == "execute"
+    assert store.admit(AdmissionRequest("r", "pay", "write", None, 100.0, wish)).kind == "execute"
     assert store.settle(Settlement(key, sys.argv[2], "completed", 101.0)).accepted
 store.close()
 """
