@@ -107,9 +107,9 @@ CALLS = {
 
 
 def test_every_method_of_a_store_is_covered():
-    """No method of a store slips past the wrapper, also one that is added later: each is an act or is wrapped itself."""
+    """No method of a store slips past the wrapper, also one that is added later: each is an operation or is wrapped itself."""
     public = {name for name, value in vars(Store).items() if not name.startswith("_") and callable(value)}
-    acting = {name for name in public if "run(acts." in inspect.getsource(vars(Store)[name])}
+    acting = {name for name in public if "run(operations." in inspect.getsource(vars(Store)[name])}
     assert public - acting - set(vars(FailingStore)) == set()
     plain = {name for name in public if not inspect.iscoroutinefunction(vars(Store)[name])} - {"run"}
     assert plain == set(CALLS)

@@ -1,4 +1,9 @@
-"""REMEMBER: what must be known beyond one call. One set of rules (`core/ledger/admission.py`) over every store."""
+"""REMEMBER: the state that outlives one call. One set of rules (`core/ledger/admission.py`) for every store.
+
+In: a store's URL.
+Out: an open store.
+Never: a rule of its own, or a driver that is imported before a URL asks for it.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,10 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
     Args:
         url: None or `memory://` for a store in this process; `sqlite:///relative.db`,
             `sqlite:////absolute/path.db` or `postgresql://user@host/database` for a durable one.
-        create: True creates a durable store's tables (and an SQLite file) where they are missing, and
-            brings those of an older version up to date.
+        create: True creates missing tables (and the SQLite file), and migrates those of an older version.
 
     Raises:
-        StoreError: the store is missing, is not what it was, cannot be reached, or is of no known kind.
+        StoreError: the store is missing, was replaced, cannot be reached, or is of an unknown kind.
         MissingExtraError: its driver is not installed.
     """
     if url is None or url == "memory://":

@@ -1,7 +1,11 @@
-"""Values at rest: recorded outputs and the arguments of questions, sealed with a key of the host.
+"""Encryption of stored values: recorded outputs and the arguments of questions.
 
 A sealed value is AES-256-GCM, bound to its table and row: moved to another row it does not open.
 States, times and names stay readable without the key, so that an operator sees what happened.
+
+In: values, and 32-byte keys of the host.
+Out: sealed values, and what they hold.
+Never: a value opened with a wrong key or in another row.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ _KEY_HINT = (
 
 
 class Seal:
-    """Seals with the first key and opens with any; without a key values are stored as they are.
+    """Seals with the first key and opens with any; without a key, values are stored as they are.
 
     Args:
         keys: 32 bytes each, newest first.
@@ -49,17 +53,17 @@ class Seal:
         return self._newest is not None
 
     def seal(self, value: bytes, table: str, row: str) -> bytes:
-        """Return what to store for a value of a row."""
+        """Return the bytes to store for a value of a row."""
         if self._newest is None:
             return _ESCAPED + value if value[:1] in (_SEALED, _ESCAPED) else value
         mark, cipher = self._newest
         return _SEALED + mark + cipher.encrypt(value, _associated_data(table, row))
 
     def open(self, stored: bytes, table: str, row: str) -> bytes:
-        """Return the value that was stored for a row.
+        """Return the value that was stored in a row.
 
         Raises:
-            StoreError: it is sealed with a key that is not here, or was altered, or belongs to another row.
+            StoreError: it is sealed with an unknown key, was altered, or belongs to another row.
         """
         kind = stored[:1]
         if kind == _ESCAPED:
@@ -79,10 +83,10 @@ class Seal:
 
 
 def seal_from_environment() -> Seal:
-    """Return the seal of this process: with the keys of `POKAYOKE_STORE_KEY`, or without one if that is not set.
+    """Return the seal with the keys of `POKAYOKE_STORE_KEY`, or one without keys if that is not set.
 
     Raises:
-        StoreError: a key is not base64 or has not 32 bytes.
+        StoreError: a key is not base64 or not 32 bytes long.
         MissingExtraError: there is a key, but `cryptography` is not installed.
     """
     given = os.environ.get(VARIABLE, "")
@@ -107,7 +111,7 @@ class _Cipher:
     def decrypt(self, stored: bytes, bound: bytes) -> bytes | None:
         try:
             return self._cipher.decrypt(stored[:_NONCE_BYTES], stored[_NONCE_BYTES:], bound)
-        except (self._invalid, ValueError):  # a nonce that was cut is a ValueError
+        except (self._invalid, ValueError):  # a truncated nonce is a ValueError
             return None
 
 

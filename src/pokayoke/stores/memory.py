@@ -1,4 +1,9 @@
-"""The store of `store=None`: everything in this process, one lock, nothing survives."""
+"""The store of `store=None`: everything in this process, behind one lock.
+
+In: operations and queries.
+Out: rows as values of the core.
+Never: I/O, or a record that is forgotten while the store lives.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +30,27 @@ _MOST_RUNS = 100_000
 
 
 class MemoryStore(Store):
-    """Stops duplicates within a run of this process; `doctor` says that it cannot do more.
+    """Prevents duplicates within one process; `doctor` reports that it cannot do more.
 
-    Records are kept as long as the store lives: forgetting one would allow the effect again. Their
-    outputs are kept up to a limit, the oldest go first: a repetition of theirs is then answered
-    without its value. Of the audit the latest ten thousand lines are kept, and of runs the hundred thousand that
-    changed last: an older one begins its totals anew. A run that was stopped, or is latched, is never forgotten.
+    Records are kept as long as the store lives: deleting one would allow the effect again. Outputs are kept
+    up to a limit and the oldest go first; a repeat is then answered without its value. The audit keeps its
+    latest 10,000 lines. Of the runs, the 100,000 that changed last are kept: an older one starts its totals
+    anew. A run that was stopped or is latched is never forgotten.
 
     Args:
-        max_output_bytes: bytes of recorded outputs that are kept.
+        max_output_bytes: bytes of recorded outputs to keep.
     """
 
     durable = False
 
     def __init__(self, max_output_bytes: int = 8_000_000) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._lock = threading.Lock()
         self._max_output_bytes = max_output_bytes
         self._output_bytes = 0
         self._with_output: deque[str] = deque()
         self._records: dict[str, Record] = {}
-        self._doubtful: dict[str, set[str]] = {}  # by tool, the keys in doubt: counting an output asks for them
+        self._doubtful: dict[str, set[str]] = {}  # the keys in doubt by tool: each counted output needs them
         self._runs: dict[str, RunState] = {}
         self._going_on: OrderedDict[str, None] = OrderedDict()  # a dict takes ever longer to find its first key
         self._used: dict[str, LimitUsage] = {}
@@ -59,18 +64,18 @@ class MemoryStore(Store):
         _stores.add(self)
 
     def reset_in_child(self) -> None:
-        """After a fork: whoever held the lock is not there any more."""
+        """Replace the lock after a fork: the thread that held it does not exist in the child."""
         self._lock = threading.Lock()
 
-    def run(self, act: Operation[T]) -> T:
-        """Carry out an act while the lock is held."""
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation under the lock."""
         with self._lock:
-            changes, result = act.decide(self._read_rows(act.need))
+            changes, result = operation.decide(self._read_rows(operation.need))
             self._apply_writes(changes)
         return result
 
     def admit(self, request: AdmissionRequest) -> Admission:
-        """`Store.admit` without an act between: it is on the path of every write."""
+        """`Store.admit` without an `Operation`: it is on the path of every write."""
         claim, asked = request.claim, request.approval
         with self._lock:
             held = StoredState(
@@ -89,7 +94,7 @@ class MemoryStore(Store):
         return kept.answer
 
     def settle(self, settlement: Settlement) -> SettleResult:
-        """`Store.settle` without an act between, unless the claim was lost."""
+        """`Store.settle` without an `Operation`, unless the claim was lost."""
         with self._lock:
             record, accepted = settle(self._records.get(settlement.key), settlement)
             if accepted and record is not None:
@@ -98,7 +103,7 @@ class MemoryStore(Store):
         return self.run(settle_operation(settlement))
 
     def load_run(self, run_id: str) -> RunState | None:
-        """Return what a run of this process left behind."""
+        """Return the state of a run of this process, or None."""
         return self._runs.get(run_id)
 
     def approvals(self) -> tuple[Approval, ...]:
@@ -128,12 +133,12 @@ class MemoryStore(Store):
         return tuple(msgspec.structs.replace(record, output=None) for record in found[: query.limit])
 
     def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
-        """Return the lines of the audit after a number, oldest first."""
+        """Return audit lines after a number, oldest first."""
         with self._lock:
             return tuple([entry for entry in self._entries if entry.number > after][:limit])
 
     def prune(self, before: float, *, by: str, now: float) -> int:
-        """Forget what was settled or answered before a wall-clock second. Runs and limits stay with the process."""
+        """Delete what was settled or answered before a wall-clock second. Runs and limits stay with the process."""
         with self._lock:
             old = [key for key, record in self._records.items() if _is_settled_before(record, before)]
             for key in old:

@@ -1,8 +1,11 @@
-"""What every store does, said once: what an act has to read, what it decides, what it changes.
+"""The operations of every store: what each one reads, decides and writes.
 
-An act is a value. A store reads what it needs, lets the core decide, and writes what has changed, in
-one transaction that nobody else can look into. So a store knows how to read and write, and no rule.
-An act may be carried out again after a connection was lost: it then recognises its own work.
+An operation is a value. A store reads the rows it needs, lets the core decide, and writes the changes,
+in one transaction. An operation may run again after a lost connection: it then recognises its own work.
+
+In: requests, settlements, answers and commands.
+Out: operations for `Store.run`.
+Never: I/O, or a rule that belongs to the core.
 """
 
 from __future__ import annotations
@@ -25,16 +28,16 @@ T = TypeVar("T")
 
 
 class ReadSet(msgspec.Struct, frozen=True, gc=False):
-    """What an act reads. What it names, it may also change.
+    """The rows an operation reads. It may also change them.
 
     Args:
         record: a ledger key.
         run: a run's id.
-        keeps_run: True if the act only looks at the run.
+        keeps_run: True if the operation only reads the run.
         counters: names of limits.
-        fingerprint: of a question.
-        approval: id of a question, where its fingerprint is not known.
-        board: nothing of it, the switches to look at, or everything to change it.
+        fingerprint: a question's fingerprint.
+        approval: a question's id, where its fingerprint is not known.
+        board: none of the switches, the switches to read them, or everything to change it.
     """
 
     record: str | None = None
@@ -47,7 +50,7 @@ class ReadSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadRows(msgspec.Struct, frozen=True, gc=False):
-    """What a store has found, named as in `ReadSet`."""
+    """The rows a store found, named as in `ReadSet`."""
 
     record: Record | None = None
     run: RunState | None = None
@@ -57,7 +60,7 @@ class ReadRows(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteSet(msgspec.Struct, frozen=True, gc=False):
-    """What a store has to write; what is empty stays as it is."""
+    """The rows a store has to write; empty fields write nothing."""
 
     record: Record | None = None
     run: RunState | None = None
@@ -68,12 +71,12 @@ class WriteSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class Operation(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One act: read `need`, call `resolve_by_person`, write what it says, return what it returns.
+    """One transaction as a value: read `need`, call `decide`, write its changes, return its result.
 
     Args:
-        name: the method of `Store` that asked for it.
-        need: what it reads.
-        decide: pure; it may raise `StoreError`, then nothing is written.
+        name: the method of `Store` that it serves.
+        need: the rows it reads.
+        decide: a pure function; if it raises `StoreError`, nothing is written.
     """
 
     name: str
@@ -85,10 +88,10 @@ NO_WRITES = WriteSet()
 
 
 def find_unique(found: Sequence[T], approval_id: str) -> T | None:
-    """Return the one question that an id names, or None.
+    """Return the one question with an id, or None.
 
     Raises:
-        StoreError: it names several, and which of them is meant nobody can say.
+        StoreError: several questions have it, so it is ambiguous.
     """
     if len(found) > 1:
         raise StoreError(f"approval {approval_id!r} names {len(found)} questions: none of them can be meant by it")
@@ -96,7 +99,7 @@ def find_unique(found: Sequence[T], approval_id: str) -> T | None:
 
 
 def admit_operation(request: AdmissionRequest) -> Operation[Admission]:
-    """Decide over a request and keep the consequences."""
+    """Decide a request and store the consequences."""
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, Admission]:
         board = books.board
@@ -117,7 +120,7 @@ def admit_operation(request: AdmissionRequest) -> Operation[Admission]:
 
 
 def settle_operation(settlement: Settlement) -> Operation[SettleResult]:
-    """Record what became of a claim; keep a completion that came too late as a late effect."""
+    """Record how a claim ended; store a completion that came too late as a late effect."""
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, SettleResult]:
         record, accepted = settle(books.record, settlement)
@@ -133,7 +136,7 @@ def settle_operation(settlement: Settlement) -> Operation[SettleResult]:
 
 
 def read_record_operation(key: str) -> Operation[Record | None]:
-    """Read a record, as an act that may be awaited."""
+    """Read a record, as an operation that can be awaited."""
     return Operation("record", ReadSet(record=key), lambda books: (NO_WRITES, books.record))
 
 
@@ -145,7 +148,7 @@ def change_run_operation(run_id: str, change: RunChange) -> Operation[tuple[RunS
         after = change(before)
         if after is before:
             return NO_WRITES, (before, after)
-        # The run's own copy is the later one where the store has forgotten what it held.
+        # If the store has forgotten the run, the run's own copy is the later one.
         after = msgspec.structs.replace(after, version=max(before.version, after.version) + 1)
         return WriteSet(run=after), (before, after)
 
@@ -153,7 +156,7 @@ def change_run_operation(run_id: str, change: RunChange) -> Operation[tuple[RunS
 
 
 def propose_operation(approval: Approval) -> Operation[None]:
-    """Keep a question, unless it is known."""
+    """Store a question, unless it is stored already."""
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, None]:
         return (NO_WRITES if books.approval else WriteSet(approval=approval)), None
@@ -162,7 +165,7 @@ def propose_operation(approval: Approval) -> Operation[None]:
 
 
 def answer_operation(approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Operation[Approval]:
-    """Answer a question that waits."""
+    """Answer a waiting question."""
     status: Literal["approved", "denied"] = "approved" if approved else "denied"
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, Approval]:
@@ -182,7 +185,7 @@ def answer_operation(approval_id: str, *, approved: bool, by: str, reason: str, 
 
 
 def _closed_reason(approval: Approval) -> str:
-    """Why a question takes no answer any more, and what that means for its call."""
+    """Return why a question takes no answer any more, and what that means for its call."""
     if approval.status == "expired":
         return "is expired already; the call has to ask again"
     now = "the same call runs when it is sent again" if approval.status == "approved" else "the same call stays refused"
@@ -192,7 +195,7 @@ def _closed_reason(approval: Approval) -> str:
 
 
 def decide_operation(decision: Resolution) -> Operation[Record]:
-    """Settle a doubt by a person's word."""
+    """Resolve a doubt by a person's decision."""
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, Record]:
         known = books.record
@@ -213,7 +216,7 @@ def decide_operation(decision: Resolution) -> Operation[Record]:
 
 
 def observe_operation(seen: Iterable[OutputObservation], now: float) -> Operation[tuple[Switch, ...]]:
-    """Count outputs; some may flip a switch."""
+    """Count outputs, which may flip switches."""
     outputs = tuple(seen)
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, tuple[Switch, ...]]:

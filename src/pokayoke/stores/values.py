@@ -1,4 +1,9 @@
-"""The nouns of the stores: lines of the audit, questions about records, a hand on a switch."""
+"""Value types of the stores: audit entries, queries for records, commands to a switch.
+
+In: plain values.
+Out: frozen structs.
+Never: behaviour.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +20,13 @@ EntryKind = Literal["late_effect", "decided", "approved", "denied", "switch", "c
 
 
 class AuditEntry(msgspec.Struct, frozen=True, gc=False):
-    """One line of the audit: who did what to the store, and what came too late.
+    """One line of the audit: a person's action, a flipped switch, or a completion that came too late.
 
     Args:
         at: wall-clock second.
         kind: late_effect, decided, approved, denied, switch, compensated or pruned.
         subject: a ledger key, an approval's id or a switch's scope.
-        by: who; `pokayoke` for what happened by itself.
+        by: the person; `pokayoke` for what happened automatically.
         reason: why.
         data: details, JSON values only.
         number: position in the audit, given by the store.
@@ -37,7 +42,7 @@ class AuditEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordQuery(msgspec.Struct, frozen=True, gc=False):
-    """Which records are wanted. Empty fields do not restrict.
+    """Which records to return. Empty fields do not restrict.
 
     Args:
         states: only these states.
@@ -46,7 +51,7 @@ class RecordQuery(msgspec.Struct, frozen=True, gc=False):
         since: claimed at or after this wall-clock second.
         until: claimed before this wall-clock second.
         after: records after this key, in the order of keys; for the next page.
-        limit: the most that are returned.
+        limit: how many records at most.
     """
 
     states: tuple[RecordState, ...] = ()
@@ -59,12 +64,12 @@ class RecordQuery(msgspec.Struct, frozen=True, gc=False):
 
 
 class SwitchCommand(msgspec.Struct, frozen=True, gc=False):
-    """A person's hand on a kill switch.
+    """A person's command to a kill switch.
 
     Args:
         scope: a tool's name, or `*`.
         mode: open or closed.
-        by: who.
+        by: the person.
         reason: why.
         now: wall-clock second.
     """

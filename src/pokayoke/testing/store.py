@@ -56,13 +56,13 @@ class FailingStore(Store):
         """Change which calls fail from now on; `()` heals the store. Numbers go on counting."""
         self._fails = _parse_rule(rule)
 
-    def run(self, act: Operation[T]) -> T:
-        """See `Store.run`. An act goes by the name of the method that asked for it."""
-        return self._run_or_fail(act.name, lambda: self._store.run(act))
+    def run(self, operation: Operation[T]) -> T:
+        """See `Store.run`. An operation goes by the name of the method that asked for it."""
+        return self._run_or_fail(operation.name, lambda: self._store.run(operation))
 
-    async def arun(self, act: Operation[T]) -> T:
+    async def arun(self, operation: Operation[T]) -> T:
         """See `Store.arun`."""
-        return await self._arun_or_fail(act.name, lambda: self._store.arun(act))
+        return await self._arun_or_fail(operation.name, lambda: self._store.arun(operation))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """See `Store.settle_on`."""
@@ -120,20 +120,20 @@ class FailingStore(Store):
         # What only this kind of store has shows through.
         return getattr(self._store, name)
 
-    def _run_or_fail(self, name: str, act: Callable[[], T]) -> T:
+    def _run_or_fail(self, name: str, operation: Callable[[], T]) -> T:
         due = self._must_fail(name)
         if due and not self._after:
             raise self._error()
-        result = act()
+        result = operation()
         if due:
             raise self._error()
         return result
 
-    async def _arun_or_fail(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+    async def _arun_or_fail(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
         due = self._must_fail(name)
         if due and not self._after:
             raise self._error()
-        result = await act()
+        result = await operation()
         if due:
             raise self._error()
         return result
@@ -162,7 +162,7 @@ def _require_method(name: str) -> str:
     method = None if name.startswith("_") else getattr(Store, name, None)
     if inspect.iscoroutinefunction(method):
         raise ValueError(f"{name!r} would never fail: asynchronous calls go by the plain name, {name[1:]!r}")
-    if not callable(method) or name == "run":  # an act goes by the name of the method that asked for it
+    if not callable(method) or name == "run":  # an operation goes by the name of the method that asked for it
         raise ValueError(f"no store has a method {name!r} that is called by that name, so it would never fail")
     return name
 

@@ -1,8 +1,12 @@
-"""Connections to PostgreSQL: waits that end, and a shelf of connections that are free.
+"""Connections to PostgreSQL: waits with a deadline, and pools of free connections.
 
-A connection is opened by whoever needs one, not by a thread in the background: so an unreachable
-server is told at once and with its reason, a forked process inherits no thread that is missing, and
-every event loop has its own. Only this module and its siblings import psycopg.
+A connection is opened by the caller that needs one, not by a background thread: so an unreachable server is
+reported at once and with its reason, a forked process inherits no missing thread, and every event loop has
+connections of its own. Only this package imports psycopg.
+
+In: a location, and deadlines as `time.monotonic()` seconds.
+Out: usable connections.
+Never: a wait beyond its deadline, or a socket shared with a parent process.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ PIPELINE: Final = psycopg.Pipeline.is_supported()
 """Whether libpq (14 or later) sends several statements in one round trip."""
 
 _CHECK_INTERVAL: Final = 0.1
-"""Seconds between two looks at the deadline."""
+"""Seconds between two checks of the deadline."""
 
 
 class DeadlineExceeded(psycopg.OperationalError):
@@ -41,17 +45,17 @@ class DeadlineExceeded(psycopg.OperationalError):
 
 
 class ConnectionUnavailable(psycopg.OperationalError):
-    """No connection could be had."""
+    """No connection was available."""
 
 
 class _ConnectionBase:
-    """What both kinds of connections share."""
+    """The part that both kinds of connections share."""
 
     pgconn: pq.abc.PGconn
     deadline: float = math.inf
 
     def enforce_deadline(self, steps: Generator[Any, Any, RV]) -> Generator[Any, Any, RV]:
-        """Pass on what psycopg waits for, until the deadline. A server that trickles gets no longer."""
+        """Pass on what psycopg waits for, until the deadline. A server that trickles its answer gets no longer."""
         try:
             wanted = next(steps)
             while True:
@@ -65,7 +69,7 @@ class _ConnectionBase:
 
     @property
     def is_usable(self) -> bool:
-        """True if it is open, in no transaction, and the server has said nothing since (a shutdown it would tell)."""
+        """True if it is open and in no transaction, and the server has sent nothing (such as a shutdown) since."""
         if self.pgconn.status != pq.ConnStatus.OK or self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
             return False
         poll = select.poll()
@@ -74,7 +78,7 @@ class _ConnectionBase:
 
 
 class Connection(_ConnectionBase, psycopg.Connection[Row]):
-    """A connection on which no wait is longer than until its deadline, a `time.monotonic()` second."""
+    """A connection on which no wait outlasts its deadline, a `time.monotonic()` second."""
 
     slot: _PoolSlot | None = None
     _leave: contextlib.ExitStack | None = None
@@ -83,23 +87,23 @@ class Connection(_ConnectionBase, psycopg.Connection[Row]):
     def wait(self, gen: Generator[Any, Any, RV], interval: float = _CHECK_INTERVAL, timeout: float | None = None) -> RV:  # noqa: ARG002 - the deadline counts
         """See `psycopg.Connection.wait`."""
         try:
-            # Not the parent's: interrupted, it asks the server to cancel, and a stalled one lets nobody go.
+            # Not the parent's method: when interrupted, it asks the server to cancel, and waits for a stalled server.
             return waiting.wait(self.enforce_deadline(gen), self.pgconn.socket, interval)
         except psycopg.Error:
             raise
         except BaseException:
-            self.pgconn.finish()  # nobody knows what still comes
+            self.pgconn.finish()  # the state of the protocol is unknown
             raise
 
     def execute_batch(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
-        """Carry out statements in one round trip; the first failure ends them and the connection.
+        """Run statements in one round trip; the first failure ends them and the connection.
 
         Args:
             statements: in order.
             more: True if the transaction goes on.
 
         Returns:
-            The rows of each.
+            The rows of each statement.
 
         Raises:
             psycopg.Error: the first failure.
@@ -113,9 +117,9 @@ class Connection(_ConnectionBase, psycopg.Connection[Row]):
             if not more:
                 leave.close()
             elif self._line is not None:
-                # Not left in between: psycopg then sends a message that stops the server's watch for idle clients.
+                # The pipeline stays open: leaving it sends a message that ends the server's idle timeout.
                 self._line.sync()
-        except BaseException as error:  # noqa: BLE001 - raised below; what still comes is not waited for
+        except BaseException as error:  # noqa: BLE001 - raised below; outstanding answers are not waited for
             self.pgconn.finish()
             if leave is not None:
                 with contextlib.suppress(psycopg.Error):
@@ -124,7 +128,7 @@ class Connection(_ConnectionBase, psycopg.Connection[Row]):
             raise _first_error(error) from None
         self._leave = leave if more else None
         if not more:
-            self._line = None  # it knows its connection, which is to go when nobody has it any more
+            self._line = None  # it refers to its connection, which should be collected once unused
         return [cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
@@ -160,8 +164,8 @@ class AsyncConnection(_ConnectionBase, psycopg.AsyncConnection[Row]):
             if not more:
                 await leave.aclose()
             elif self._line is not None:
-                await self._line.sync()  # not left in between, as above
-        except BaseException as error:  # noqa: BLE001 - raised below; what still comes is not waited for
+                await self._line.sync()  # the pipeline stays open, as above
+        except BaseException as error:  # noqa: BLE001 - raised below; outstanding answers are not waited for
             self.pgconn.finish()
             if leave is not None:
                 with contextlib.suppress(psycopg.Error):
@@ -170,7 +174,7 @@ class AsyncConnection(_ConnectionBase, psycopg.AsyncConnection[Row]):
             raise _first_error(error) from None
         self._leave = leave if more else None
         if not more:
-            self._line = None  # it knows its connection, which is to go when nobody has it any more
+            self._line = None  # it refers to its connection, which should be collected once unused
         return [await cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
 
@@ -180,14 +184,14 @@ def _has_rows(result: pq.abc.PGresult | None) -> bool:
 
 
 def _first_error(error: BaseException) -> BaseException:
-    """What failed first: what comes after it only says that the pipeline was aborted."""
+    """Return the first failure: later ones only say that the pipeline was aborted."""
     while isinstance(error, psycopg.errors.PipelineAborted) and error.__context__ is not None:
         error = error.__context__
     return error
 
 
 class _PoolBase(Generic[ConnectionT]):
-    """The connections of one process, or of one event loop: those that are free, and what a new one is told."""
+    """The free connections of one process or event loop, and the parameters of new ones."""
 
     def __init__(self, at: PostgresLocation) -> None:
         self.at = at
@@ -205,7 +209,7 @@ class _PoolBase(Generic[ConnectionT]):
         }
 
     def pop_free(self) -> ConnectionT | None:
-        """Return the free connection that was used last, if there is one; those that are not fit any more go."""
+        """Return the free connection that was used last, or None; close those that are no longer usable."""
         if self.closed:
             raise StoreError("this store is closed")
         while self.free:
@@ -219,31 +223,31 @@ class _PoolBase(Generic[ConnectionT]):
         return None
 
     def push_free(self, link: ConnectionT) -> None:
-        """Keep a connection for the next one who needs it, if it is fit."""
+        """Keep a usable connection for the next caller."""
         if self.closed or not link.is_usable:
             link.pgconn.finish()
         else:
             self.free.append(link)
 
     def close(self) -> None:
-        """Close the free connections; those in use are closed when they come back."""
+        """Close the free connections; those in use are closed when they are released."""
         self.closed = True
         while self.free:
-            link = self.free.pop()  # named, or it would be collected before it is closed
+            link = self.free.pop()  # keep a reference, or it would be collected before it is closed
             link.pgconn.finish()
 
     def exhausted_error(self) -> ConnectionUnavailable:
-        """Say that all connections are in use."""
+        """Return the error for a pool without free connections."""
         return ConnectionUnavailable(
             f"all {self.at.pool_size} connections were in use for {self.at.act_timeout:g} s (pool_size)"
         )
 
 
 class _PoolSlot(list[None]):
-    """The right to one connection, once it has been waited for. It comes back by itself if an interrupt loses it.
+    """The right to one connection. It is returned by itself if an interrupt loses it.
 
     Args:
-        slots: holds one item for each connection that may be opened.
+        slots: holds one item per connection that may be opened.
     """
 
     def __init__(self, slots: queue.SimpleQueue[None]) -> None:
@@ -251,16 +255,16 @@ class _PoolSlot(list[None]):
         self._slots = slots
 
     def acquire(self, seconds: float) -> None:
-        """Wait for one that is free.
+        """Wait for a free slot.
 
         Raises:
-            queue.Empty: there is none for so long.
+            queue.Empty: none became free in time.
         """
-        # One step of the interpreter: no interrupt comes between what is taken out there and what is put in here.
+        # One bytecode step: no interrupt comes between taking the item out there and putting it in here.
         self.extend(map(self._slots.get, (True,), (seconds,)))
 
     def release(self) -> None:
-        """Let somebody else have it. Giving back twice does no harm."""
+        """Return the slot. Returning it twice does no harm."""
         while self:
             self._slots.put(self.pop())
 
@@ -268,20 +272,20 @@ class _PoolSlot(list[None]):
 
 
 class ConnectionPool(_PoolBase[Connection]):
-    """For threads. No lock of Python's own is taken: an interrupt can leave those locked for ever."""
+    """The pool for threads. It takes no Python lock: an interrupt can leave those locked for good."""
 
     def __init__(self, at: PostgresLocation) -> None:
-        """Begin empty."""
+        """Start empty."""
         super().__init__(at)
         self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(at.pool_size):
             self._slots.put(None)
 
     def acquire_connection(self, until: float) -> Connection:
-        """Return a connection for one act; opened now if none is free.
+        """Return a connection for one operation; it is opened now if none is free.
 
         Raises:
-            Unreachable: there is none until that `time.monotonic()` second, or the server refuses.
+            ConnectionUnavailable: none was available until that `time.monotonic()` second, or the server refuses.
             StoreError: the store is closed.
         """
         slot = _PoolSlot(self._slots)
@@ -299,7 +303,7 @@ class ConnectionPool(_PoolBase[Connection]):
         return link
 
     def release_connection(self, link: Connection) -> None:
-        """Take a connection back."""
+        """Return a connection to the pool."""
         slot, link.slot = link.slot, None
         self.push_free(link)
         if slot is not None:
@@ -307,10 +311,10 @@ class ConnectionPool(_PoolBase[Connection]):
 
 
 class AsyncConnectionPool(_PoolBase[AsyncConnection]):
-    """For the tasks of one event loop."""
+    """The pool for the tasks of one event loop."""
 
     def __init__(self, at: PostgresLocation) -> None:
-        """Begin empty."""
+        """Start empty."""
         super().__init__(at)
         self._slots = asyncio.Semaphore(at.pool_size)
 
@@ -332,20 +336,20 @@ class AsyncConnectionPool(_PoolBase[AsyncConnection]):
         return link
 
     def release_connection(self, link: AsyncConnection) -> None:
-        """Take a connection back."""
+        """Return a connection to the pool."""
         self.push_free(link)
         self._slots.release()
 
 
 _INHERITED_POOLS: list[object] = []
-"""What a forked process inherited. It is not touched and not collected: the sockets are its parent's."""
+"""What a forked process inherited. It is neither touched nor collected: the sockets belong to the parent."""
 
 
 class ProcessPools:
-    """All connections of this process to one database: one shelf for threads, one for each event loop."""
+    """All connections of this process to one database: one pool for threads, one per event loop."""
 
     def __init__(self, at: PostgresLocation) -> None:
-        """Begin empty."""
+        """Start empty."""
         self.at = at
         self._create_pools()
 
@@ -356,12 +360,12 @@ class ProcessPools:
         self._loops: dict[asyncio.AbstractEventLoop, AsyncConnectionPool] = {}
 
     def pool_for_threads(self) -> ConnectionPool:
-        """Return the shelf for threads."""
+        """Return the pool for threads."""
         self._check_process()
         return self._shelf
 
     def pool_for_loop(self) -> AsyncConnectionPool:
-        """Return the shelf of the event loop that runs now; what closed loops have left is closed."""
+        """Return the pool of the running event loop; pools of closed loops are closed."""
         self._check_process()
         loop = asyncio.get_running_loop()
         shelf = self._loops.get(loop)
@@ -374,7 +378,7 @@ class ProcessPools:
         return shelf
 
     def close(self) -> None:
-        """Close what is free now, and what is in use when it comes back."""
+        """Close free connections now, and those in use when they are released."""
         self._check_process()
         self._shelf.close()
         with self._lock:

@@ -1,4 +1,9 @@
-"""The shared store: PostgreSQL through psycopg 3, for threads, event loops and processes on many machines."""
+"""The shared store: PostgreSQL through psycopg 3, for threads, event loops and processes on many machines.
+
+In: operations and queries.
+Out: rows as values of the core, or a `StoreError` within a bounded time.
+Never: a lock or a setting that outlasts its transaction.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +35,7 @@ from pokayoke.stores.postgres.transaction import (
     read_transaction,
 )
 from pokayoke.stores.postgres.url import parse_url
-from pokayoke.stores.sql import migrations as schema
-from pokayoke.stores.sql import queries
+from pokayoke.stores.sql import migrations, queries
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
 from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
 from pokayoke.stores.sql.store import SqlStore
@@ -39,13 +43,13 @@ from pokayoke.stores.sql.store import SqlStore
 T = TypeVar("T")
 _LEAST_SERVER = 130_000
 _ENCODINGS = ("UTF8", "SQL_ASCII")
-"""Of a database that takes every text; the second one keeps bytes as they come."""
+"""Encodings that hold every text; the second one keeps bytes unchanged."""
 _PROBE_SERVER = (
     "SELECT to_regclass('pokayoke_meta') IS NOT NULL, current_setting('server_version_num')::int, "
     "current_setting('server_encoding')"
 )
 _MAINTENANCE_SECONDS = 3_600.0
-"""How long one step of making tables or of forgetting may take; nobody waits for it."""
+"""Seconds for one step of creating tables or of pruning, which no call waits for."""
 _READ_SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('full_page_writes'), "
     "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication), "
@@ -64,26 +68,26 @@ def _maintenance_transaction(
 class PostgresStore(SqlStore):
     """Keeps everything in one PostgreSQL database that any number of processes share.
 
-    One act is one transaction of two round trips under advisory locks; it takes `act_timeout` seconds
-    at most, and as long again if the answer to its commit was lost. Nothing is held between acts, so a
-    transaction pooler may stand between.
+    An operation is one transaction of two round trips under advisory locks. It takes at most `act_timeout`
+    seconds, and as long again if the answer to its commit was lost. Nothing is held between operations, so
+    the store works behind a transaction pooler.
 
     Args:
-        url: `postgresql://user@host:5432/database`; see `postgres_place.parse_url` for its parameters.
-        create: True makes missing tables and brings older ones up to date.
-        seal: seals what holds values; None for the keys of the environment.
+        url: `postgresql://user@host:5432/database`; see `postgres.url.parse_url` for its parameters.
+        create: True creates missing tables and migrates older ones.
+        seal: seals stored values; None for the keys of the environment.
 
     Attributes:
-        ledger_id: which ledger this is; made once, when the tables were.
+        ledger_id: id of the ledger, created with its tables.
 
     Raises:
         MissingExtraError: psycopg is not installed (when this module is imported).
         StoreError: the URL cannot be read, the server cannot be reached or is older than PostgreSQL 13, the
-            database cannot hold every text, the tables are missing, older or newer than this version of pokayoke knows.
+            database cannot hold every text, or its tables are missing, older or newer than this version knows.
     """
 
     def __init__(self, url: str, *, create: bool = False, seal: Seal | None = None) -> None:
-        """Connect, and check whose tables are there."""
+        """Connect and check the tables."""
         self._at = parse_url(url)
         self._links = ProcessPools(self._at)
         super().__init__(seal_from_environment() if seal is None else seal)
@@ -93,23 +97,25 @@ class PostgresStore(SqlStore):
             self._links.close()
             raise
 
-    def run(self, act: Operation[T]) -> T:
-        """Carry out an act. Raises `StoreError` within a bounded time if the server does not answer."""
-        return self._drive_steps(execute(as_transaction(act, self._seal, time.time, self.ledger_id), self._at))
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation. Raises `StoreError` within a bounded time if the server does not answer."""
+        return self._drive_steps(execute(as_transaction(operation, self._seal, time.time, self.ledger_id), self._at))
 
-    async def arun(self, act: Operation[T]) -> T:
-        """`run` on a connection of the event loop that runs now."""
-        return await self._adrive_steps(execute(as_transaction(act, self._seal, time.time, self.ledger_id), self._at))
+    async def arun(self, operation: Operation[T]) -> T:
+        """`run` on a connection of the running event loop."""
+        return await self._adrive_steps(
+            execute(as_transaction(operation, self._seal, time.time, self.ledger_id), self._at)
+        )
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection. Returns whether it was accepted.
 
         Args:
             conn: `psycopg.Connection` or `sqlalchemy.Connection` to the database of this store.
-            settlement: what became of the claim.
+            settlement: how the claim ended.
 
         Raises:
-            StoreError: the connection is another one, commits by itself, or leads to another ledger. Roll back.
+            StoreError: the connection is of another kind, commits by itself, or leads to another ledger. Roll back.
         """
         return guest.settle_on(conn, guest.settlement_steps(settlement, self.ledger_id, self._seal, time.time()))
 
@@ -118,7 +124,7 @@ class PostgresStore(SqlStore):
         return await guest.asettle_on(conn, guest.settlement_steps(settlement, self.ledger_id, self._seal, time.time()))
 
     def prune(self, before: float, *, by: str, now: float) -> int:
-        """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
+        """Delete what was settled, answered or left idle before a wall-clock second, in small transactions."""
         sql, values = queries.prune_records(before, POSTGRES)
         chunk = (f"WITH gone AS ({sql} RETURNING 1) SELECT count(*) FROM gone", values)  # noqa: S608 - words from the code only
         gone = 0
@@ -132,7 +138,7 @@ class PostgresStore(SqlStore):
             gone += found
             if found < queries.CHUNK:
                 break
-        # One table at a time: acts that write to several of them never wait for this in a circle.
+        # One table at a time, so that operations that write to several tables cannot deadlock with this.
         for statement in queries.prune_rest(before, now=now):
             self._run_transaction(_maintenance_transaction((statement,), lambda _: ((), None)))
         counters, runs = map(self._fetch_rows, queries.select_run_counters(before))
@@ -142,7 +148,7 @@ class PostgresStore(SqlStore):
         return gone
 
     def weaknesses(self) -> tuple[str, ...]:
-        """Return what of the server's settings may lose a claim, one sentence each; empty if nothing does."""
+        """Return server settings that may lose a claim, one sentence each; empty if none does."""
         fsync, pages, synchronous, standbys, _ = self._fetch_rows((_READ_SETTINGS, ()))[0]
         found = [*super().weaknesses()]
         if fsync != "on":
@@ -157,12 +163,12 @@ class PostgresStore(SqlStore):
         return tuple(found)
 
     def close(self) -> None:
-        """Close the connections; those in use when they come back. Acts after that raise `StoreError`."""
+        """Close the connections; those in use when they are released. Operations then raise `StoreError`."""
         self._links.close()
 
     # -- the tables ------------------------------------------------------------------------------
 
-    def _open_ledger(self, *, create: bool) -> schema.LedgerMeta:
+    def _open_ledger(self, *, create: bool) -> migrations.LedgerMeta:
         ((present, version, encoding),) = self._fetch_rows((_PROBE_SERVER, ()))
         if version < _LEAST_SERVER:
             raise StoreError(
@@ -173,9 +179,11 @@ class PostgresStore(SqlStore):
                 f"the database at {self._at.name} is encoded in {encoding}, which cannot hold every text: make one "
                 "with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
             )
-        found = schema.parse_meta(self._fetch_rows((schema.READ_META, ()))) if present else schema.LedgerMeta()
-        schema.refuse_newer(found)
-        if found.version == schema.latest_version():
+        found = (
+            migrations.parse_meta(self._fetch_rows((migrations.READ_META, ()))) if present else migrations.LedgerMeta()
+        )
+        migrations.refuse_newer(found)
+        if found.version == migrations.latest_version():
             return found
         if create:
             return self._migrate_tables()
@@ -186,20 +194,20 @@ class PostgresStore(SqlStore):
             )
         raise StoreError(
             f"the ledger at {self._at.name} has version {found.version}, "
-            f"this pokayoke needs {schema.latest_version()}: "
+            f"this pokayoke needs {migrations.latest_version()}: "
             "run `pokayoke ledger migrate --store URL`"
         )
 
-    def _migrate_tables(self) -> schema.LedgerMeta:
-        """Bring the tables up to date, in one transaction and behind a lock: of two at once one finds it done."""
+    def _migrate_tables(self) -> migrations.LedgerMeta:
+        """Migrate the tables in one transaction, behind a lock: of two processes the second finds it done."""
         new_id = uuid.uuid4().hex
 
-        def decide_migration(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], schema.LedgerMeta]:
-            found = schema.parse_meta(results[1])
-            steps = schema.migration_statements(found, POSTGRES, new_id)
-            return steps, schema.LedgerMeta(found.ledger_id or new_id, schema.latest_version())
+        def decide_migration(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], migrations.LedgerMeta]:
+            found = migrations.parse_meta(results[1])
+            steps = migrations.migration_statements(found, POSTGRES, new_id)
+            return steps, migrations.LedgerMeta(found.ledger_id or new_id, migrations.latest_version())
 
-        first = ((schema.CREATE_META, ()), (schema.READ_META, ()))
+        first = ((migrations.CREATE_META, ()), (migrations.READ_META, ()))
         return self._run_transaction(_maintenance_transaction(first, decide_migration, AdvisoryLock(MIGRATION)))
 
     # -- threads and event loops -----------------------------------------------------------------
@@ -211,7 +219,7 @@ class PostgresStore(SqlStore):
         return self._drive_steps(execute(work, self._at))
 
     def _drive_steps(self, course: TransactionSteps[T]) -> T:
-        shelf = self._links.pool_for_threads()
+        pool = self._links.pool_for_threads()
         link: Connection | None = None
         answer: Any = None
         failure: psycopg.Error | None = None
@@ -222,9 +230,9 @@ class PostgresStore(SqlStore):
                 try:
                     if isinstance(step, AcquireConnection):
                         if link is not None:
-                            shelf.release_connection(link)
+                            pool.release_connection(link)
                             link = None
-                        answer = link = shelf.acquire_connection(step.until)
+                        answer = link = pool.acquire_connection(step.until)
                     elif isinstance(step, SleepSeconds):
                         time.sleep(step.seconds)
                     else:
@@ -236,10 +244,10 @@ class PostgresStore(SqlStore):
             return cast("T", end.value)
         finally:
             if link is not None:
-                shelf.release_connection(link)
+                pool.release_connection(link)
 
     async def _adrive_steps(self, course: TransactionSteps[T]) -> T:
-        shelf = self._links.pool_for_loop()
+        pool = self._links.pool_for_loop()
         link: AsyncConnection | None = None
         answer: Any = None
         failure: psycopg.Error | None = None
@@ -250,9 +258,9 @@ class PostgresStore(SqlStore):
                 try:
                     if isinstance(step, AcquireConnection):
                         if link is not None:
-                            shelf.release_connection(link)
+                            pool.release_connection(link)
                             link = None
-                        answer = link = await shelf.acquire_connection(step.until)
+                        answer = link = await pool.acquire_connection(step.until)
                     elif isinstance(step, SleepSeconds):
                         await asyncio.sleep(step.seconds)
                     else:
@@ -264,4 +272,4 @@ class PostgresStore(SqlStore):
             return cast("T", end.value)
         finally:
             if link is not None:
-                shelf.release_connection(link)
+                pool.release_connection(link)

@@ -1,14 +1,18 @@
-"""The course of an act on PostgreSQL, without a connection: what is sent when, and what a lost answer means.
+"""One transaction on PostgreSQL as a generator without I/O: what is sent when, and what a lost answer means.
 
-A generator says what it wants (a connection, statements, a pause) and is handed what came of it, so
-threads and event loops walk the same way. One try is two round trips:
+The generator yields what it needs (a connection, statements, a pause) and receives the result, so threads and
+event loops share it. One attempt is two round trips:
 
-    BEGIN; settings and locks; reads        then the act decides        writes; COMMIT
+    BEGIN; settings and locks; reads        then the operation decides        writes; COMMIT
 
-Each read has a snapshot of its own that begins after the locks are held (READ COMMITTED), so an act
-sees whatever was committed before it was its turn. An answer to COMMIT that is lost is asked for: the
-server knows the fate of a transaction by its number. If it does not (another server took over), the
-act is carried out again and recognises its own work.
+Each read has its own snapshot that begins after the locks are held (READ COMMITTED), so an operation sees
+everything that was committed before its turn. After a lost answer to COMMIT the server is asked: it knows the
+status of a transaction by its number. If it does not (another server took over), the operation runs again and
+recognises its own work.
+
+In: operations, and the answers to the steps.
+Out: steps, then the result.
+Never: I/O, or a commit that is reported as failed without asking the server.
 """
 
 from __future__ import annotations
@@ -26,8 +30,7 @@ from pokayoke.stores.encryption import Seal
 from pokayoke.stores.operations import Operation
 from pokayoke.stores.postgres.pool import AsyncConnection, Connection, ConnectionUnavailable, DeadlineExceeded, Row
 from pokayoke.stores.postgres.url import PostgresLocation
-from pokayoke.stores.sql import migrations as schema
-from pokayoke.stores.sql import statements
+from pokayoke.stores.sql import migrations, statements
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
 from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
 
@@ -35,17 +38,17 @@ T = TypeVar("T")
 
 
 class AcquireConnection(msgspec.Struct, frozen=True, gc=False):
-    """Hand in a connection; the one before is done with.
+    """Provide a connection; the one before is released.
 
     Args:
-        until: `time.monotonic()` second at which it is no use any more.
+        until: `time.monotonic()` second of the deadline.
     """
 
     until: float
 
 
 class SendStatements(msgspec.Struct, frozen=True, gc=False):
-    """Carry out statements in one round trip and hand in the rows of each.
+    """Run statements in one round trip and return the rows of each.
 
     Args:
         statements: in order.
@@ -57,7 +60,7 @@ class SendStatements(msgspec.Struct, frozen=True, gc=False):
 
 
 class SleepSeconds(msgspec.Struct, frozen=True, gc=False):
-    """Wait for some seconds."""
+    """Pause for some seconds."""
 
     seconds: float
 
@@ -67,14 +70,14 @@ TransactionSteps = Generator[TransactionStep, Any, T]
 
 
 class Transaction(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What one transaction has to do.
+    """The content of one transaction.
 
     Args:
-        locks: what nobody else may touch meanwhile, in order.
+        locks: locks to hold, in order.
         reads: the first statements.
         decide: turns their rows into further statements and the result.
-        changes: True if the first statements change something too.
-        patience: seconds it may take; None for what the URL says.
+        changes: True if the first statements already change something.
+        patience: seconds it may take; None for the URL's `act_timeout`.
     """
 
     locks: tuple[AdvisoryLock, ...]
@@ -84,12 +87,12 @@ class Transaction(msgspec.Struct, Generic[T], frozen=True, gc=False):
     patience: float | None = None
 
 
-class _CommitAnswerLost(Exception):  # noqa: N818 - says what happened, and never leaves this module
+class _CommitAnswerLost(Exception):  # noqa: N818 - a state, which never leaves this module
     """The answer to a COMMIT was lost.
 
     Attributes:
-        mark: number of the transaction and start of the server that has it.
-        result: what the act returns if it was committed.
+        mark: number of the transaction, and start time of its server.
+        result: result of the operation if it was committed.
     """
 
     def __init__(self, mark: Row, result: Any) -> None:
@@ -101,8 +104,8 @@ BEGIN: Final[Statement] = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ()
 COMMIT: Final[Statement] = ("COMMIT", ())
 ROLLBACK: Final[Statement] = ("ROLLBACK", ())
 
-# Behind a pooler a session is anybody's, so settings hold for the transaction. The session's own
-# commit is raised to a durable one, never lowered.
+# Behind a pooler a session is shared, so settings hold for the transaction. The session's own synchronous_commit
+# is raised to a durable one, never lowered.
 _SETTINGS: Final = (
     "set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true), "
     "set_config('idle_in_transaction_session_timeout', %s, true), set_config('synchronous_commit', "
@@ -115,20 +118,20 @@ _LOCK: Final = {False: "pg_advisory_xact_lock(%s)", True: "pg_advisory_xact_lock
 _TRIES: Final = 4
 _PAUSE: Final = 0.05
 _SESSION_ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03", "08")
-"""The server ends the session, or never had it."""
+"""The server has ended the session, or never had it."""
 _ROLLED_BACK = ("40P01", "40001")
-"""The server chose this transaction to make way for another one."""
+"""The server has rolled this transaction back in favour of another one."""
 _UNPREPARED = ("26000", "42P05")
-"""A pooler mixes up the prepared statements of its clients."""
+"""A pooler has mixed up the prepared statements of its clients."""
 
 
 def to_postgres(found: Sequence[Statement]) -> list[Statement]:
-    """Return statements in PostgreSQL's words."""
+    """Return statements with PostgreSQL's placeholders."""
     return [(POSTGRES.with_placeholders(sql), values) for sql, values in found]
 
 
 def lock_statement(locks: Sequence[AdvisoryLock]) -> Statement:
-    """Return the statement that takes locks in order and holds them to the end of the transaction."""
+    """Return the statement that takes locks in order and holds them until the transaction ends."""
     return "SELECT " + _lock_calls(tuple(lock.shared for lock in locks)), tuple(lock.lock_key for lock in locks)
 
 
@@ -138,7 +141,7 @@ def _lock_calls(shared: tuple[bool, ...]) -> str:
 
 
 def setup_statement(locks: Sequence[AdvisoryLock], patience: float) -> Statement:
-    """Return the statement that begins an act: the transaction's number, settings, then the locks in order."""
+    """Return the first statement of an operation: the transaction's number, settings, then the locks in order."""
     limit = str(max(1, int(patience * 1_000)))
     sql = f"{_READ_TRANSACTION_ID}, {_SETTINGS}" + (
         ", " + _lock_calls(tuple(lock.shared for lock in locks)) if locks else ""
@@ -146,54 +149,54 @@ def setup_statement(locks: Sequence[AdvisoryLock], patience: float) -> Statement
     return sql, (limit, limit, limit, *(lock.lock_key for lock in locks))
 
 
-def as_transaction(act: Operation[T], seal: Seal, now: Callable[[], float], ledger_id: str) -> Transaction[T]:
-    """Return an act as the work of a transaction.
+def as_transaction(operation: Operation[T], seal: Seal, now: Callable[[], float], ledger_id: str) -> Transaction[T]:
+    """Return an operation as a transaction.
 
-    What the ledger says of itself is read again each time, while nobody may migrate it: under a store that is open it
-    may have been replaced, or brought to a version that this program does not know.
+    The ledger's meta is read again each time, under the migration lock: the ledger may have been replaced while the
+    store was open, or migrated to a version that this program does not know.
     """
 
     def decide_writes(results: Sequence[Sequence[Row]]) -> tuple[Sequence[Statement], T]:
         check_ledger(results[0], ledger_id)
-        books = statements.parse_rows(act.need, results[1:], seal)
-        changes, result = act.decide(books)
+        books = statements.parse_rows(operation.need, results[1:], seal)
+        changes, result = operation.decide(books)
         return statements.write_statements(changes, books, seal, now()), result
 
-    locks = (AdvisoryLock(MIGRATION, shared=True), *statements.required_locks(act.need))
-    return Transaction(locks, ((schema.READ_META, ()), *statements.read_statements(act.need)), decide_writes)
+    locks = (AdvisoryLock(MIGRATION, shared=True), *statements.required_locks(operation.need))
+    return Transaction(locks, ((migrations.READ_META, ()), *statements.read_statements(operation.need)), decide_writes)
 
 
 def check_ledger(rows: Sequence[Row], ledger_id: str) -> None:
-    """Refuse another ledger than the one that was opened, and one that this program does not know.
+    """Refuse a ledger that was replaced, or that is newer than this program.
 
     Args:
         rows: those of `READ_META`.
-        ledger_id: the one that was opened.
+        ledger_id: id of the opened ledger.
 
     Raises:
-        StoreError: it is another one, or newer.
+        StoreError: it is another ledger, or a newer one.
     """
-    found = schema.parse_meta(rows)
+    found = migrations.parse_meta(rows)
     if found.ledger_id != ledger_id:
         raise StoreError(
             f"the database holds another ledger ({found.ledger_id or 'none'}) than the one that was opened "
             f"({ledger_id}): it was replaced; nothing is written. Put the right one back and start this process again"
         )
-    schema.refuse_newer(found)
+    migrations.refuse_newer(found)
 
 
 def read_transaction(statement: Statement) -> Transaction[Sequence[Row]]:
-    """Return the work of one statement that changes nothing."""
+    """Return one statement that changes nothing as a transaction."""
     return Transaction((), (statement,), lambda results: ((), results[0]))
 
 
 def execute(work: Transaction[T], at: PostgresLocation) -> TransactionSteps[T]:
-    """Carry out work, again where that is safe and of use.
+    """Run a transaction, and run it again where that is safe and helps.
 
-    It takes `patience` seconds at most, and as long again if the answer to a commit was lost.
+    It takes at most `patience` seconds, and as long again if the answer to a commit was lost.
 
     Raises:
-        StoreError: nothing was changed, or (said so) nobody knows, and the act recognises itself next time.
+        StoreError: nothing was changed, or (as the message says) it is unknown and a repeat recognises its own work.
     """
     patience = at.act_timeout if work.patience is None else work.patience
     ends = time.monotonic() + patience
@@ -226,7 +229,7 @@ def _attempt_transaction(work: Transaction[T], patience: float, ends: float) -> 
     results = yield SendStatements((BEGIN, setup_statement(work.locks, patience), *to_postgres(work.reads)), more=True)
     number, start, backend = results[1][0][:3]
     if backend != link.info.backend_pid:
-        link.prepare_threshold = None  # a pooler stands between: what is prepared may be somebody else's
+        link.prepare_threshold = None  # behind a pooler: prepared statements may belong to another client
     try:
         writes, result = work.decide(results[2:])
     except Exception:
@@ -243,7 +246,7 @@ def _attempt_transaction(work: Transaction[T], patience: float, ends: float) -> 
 
 
 def _has_committed(lost: _CommitAnswerLost, ends: float) -> TransactionSteps[bool]:
-    """Whether a transaction was committed. False: it was not, or nobody knows."""
+    """Return whether a transaction was committed. False: it was not, or the server does not know."""
     while True:
         yield AcquireConnection(ends)
         results = yield SendStatements(((_READ_COMMIT_STATUS, lost.mark),))
@@ -260,7 +263,7 @@ def _sqlstate(error: psycopg.Error) -> str:
 
 
 def _is_disconnected(error: psycopg.Error) -> bool:
-    """Whether the connection is lost: what was sent may have been done or not."""
+    """Whether the connection is lost: sent statements may have been carried out or not."""
     if isinstance(error, ConnectionUnavailable):
         return False
     return _sqlstate(error).startswith(_SESSION_ENDED) or (
@@ -269,7 +272,7 @@ def _is_disconnected(error: psycopg.Error) -> bool:
 
 
 def _is_retryable(error: psycopg.Error) -> bool:
-    """Whether a try that has changed nothing may go better the next time."""
+    """Whether an attempt that has changed nothing may succeed the next time."""
     return _is_disconnected(error) or _sqlstate(error) in (*_ROLLED_BACK, *_UNPREPARED)
 
 
@@ -277,7 +280,7 @@ _REASONS: Final[dict[str, str]] = {
     "42P01": "its tables are missing: run `pokayoke ledger init --store URL` once (or open it with create=True)",
     "3D000": "there is no such database: create it, then run `pokayoke ledger init --store URL`",
     "25006": "it only takes reads (a standby?): name the primary in the URL",
-    "55P03": "another act held a lock for too long",
+    "55P03": "another operation held a lock for too long",
     "57014": "a statement took too long",
     "53100": "its disk is full",
     "42501": "the user of the URL lacks a right",
@@ -285,10 +288,10 @@ _REASONS: Final[dict[str, str]] = {
 
 
 def error_message(error: psycopg.Error, at: PostgresLocation, *, unknown: bool = False) -> StoreError:
-    """Return what is told of a failure. Its text holds no value: those stand in messages of classes 22 and 23.
+    """Return the error for a failure. Its text holds no value: those stand in messages of classes 22 and 23.
 
     Args:
-        error: the driver's.
+        error: of the driver.
         at: the database.
         unknown: True if something may have been committed.
     """

@@ -1,4 +1,9 @@
-"""Where a PostgreSQL database is and how patient its users are, as a URL says it."""
+"""Parses a PostgreSQL URL into a location with its timeouts.
+
+In: a URL with libpq's parameters and three of our own.
+Out: a `PostgresLocation`.
+Never: a password in a message.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +20,20 @@ from pokayoke.errors import StoreError
 
 _DAY = 86_400.0  # seconds; the server and the driver count milliseconds in 32 bits
 _OWN_OPTIONS = {"act_timeout": "10", "pool_size": "10", "prepare": "on"}
-"""What a URL may say beside libpq's own parameters, and what holds if it does not."""
+"""Parameters that a URL may have in addition to libpq's, with their defaults."""
 
 
 class PostgresLocation(msgspec.Struct, frozen=True, gc=False):
-    """Where the database is, and how long its users are patient.
+    """A database, and the timeouts for its users.
 
     Args:
-        conninfo: what libpq is told.
-        name: how people are told which database is meant; without a password.
-        act_timeout: seconds one act may take, waiting for others included.
-        pool_size: connections of one process (or event loop) at most.
+        conninfo: connection string for libpq.
+        name: name of the database in messages; without a password.
+        act_timeout: seconds for one operation, waiting for others included.
+        pool_size: most connections of one process (or event loop).
         prepare: False never prepares statements, as some poolers need it.
-        hosts: how many servers are tried, one after the other.
-        attempt: seconds that the URL gives to each attempt at most.
+        hosts: number of servers that are tried, one after the other.
+        attempt: most seconds for each attempt.
     """
 
     conninfo: str
@@ -40,18 +45,18 @@ class PostgresLocation(msgspec.Struct, frozen=True, gc=False):
     attempt: float = math.inf
 
     def connect_timeout(self, patience: float) -> int:
-        """Return the seconds for each attempt, so that one server that is silent leaves time for the others."""
+        """Return the seconds for each attempt, so that a silent server leaves time for the others."""
         seconds = math.ceil(patience) if self.hosts == 1 else math.floor(patience / (self.hosts + 1))
-        return max(2, int(min(seconds, self.attempt)))  # libpq knows nothing shorter
+        return max(2, int(min(seconds, self.attempt)))  # libpq's minimum
 
 
 def parse_url(url: str) -> PostgresLocation:
-    """Read a URL.
+    """Return the location that a URL names.
 
     Args:
         url: `postgresql://user@host:5432/database`, with libpq's parameters after `?`, and three of our own:
             `act_timeout` (seconds, 10, at most a day), `pool_size` (10), `prepare` (`on`, or `off` behind a pooler
-            that does not know prepared statements).
+            without support for prepared statements).
 
     Raises:
         StoreError: it cannot be read. The message never holds the URL, which may hold a password.
@@ -89,7 +94,7 @@ def parse_url(url: str) -> PostgresLocation:
         raise StoreError(f"prepare={own['prepare']!r} in the PostgreSQL URL is neither on nor off")
     attempt = _parse_number("connect_timeout", str(found.pop("connect_timeout", 0)), 0, _DAY)
     return PostgresLocation(
-        # Whatever the session prefers: a text that it could not encode would fail after its claim.
+        # UTF-8 whatever the session prefers: a text that it cannot encode would fail after its claim.
         conninfo.make_conninfo("", **{**defaults, **found, "client_encoding": "UTF8"}),
         shown,
         patience,

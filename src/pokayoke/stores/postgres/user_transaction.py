@@ -1,7 +1,8 @@
-"""A completion inside the user's own transaction: the effect and its record become true in one commit.
+"""A completion inside the user's own transaction: the effect and its record are committed together.
 
-The connection is the user's: psycopg's or SQLAlchemy's. It is told nothing but the locks, the record and
-its settlement; it commits when the user does.
+In: the user's connection, psycopg's or SQLAlchemy's, in a transaction.
+Out: whether the settlement was accepted.
+Never: a statement other than for the locks, the record and its settlement, or a commit of our own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from psycopg.rows import tuple_row
 
 from pokayoke.core.ledger.records import Settlement
 from pokayoke.errors import StoreError
-from pokayoke.stores import operations as acts
+from pokayoke.stores import operations
 from pokayoke.stores.encryption import Seal
 from pokayoke.stores.postgres.pool import Row
 from pokayoke.stores.postgres.transaction import lock_statement
-from pokayoke.stores.sql import migrations as schema
-from pokayoke.stores.sql import statements
+from pokayoke.stores.sql import migrations, statements
 from pokayoke.stores.sql.dialect import POSTGRES, Statement
 
 _AUTOCOMMIT_ERROR: Final = (
@@ -32,35 +32,35 @@ SettlementSteps = Generator[Statement, Sequence[Row], bool]
 
 
 def settlement_steps(settlement: Settlement, ledger_id: str, seal: Seal, now: float) -> SettlementSteps:
-    """Say which statements complete an effect, take the rows of each, and return whether it was accepted.
+    """Yield the statements that complete an effect, take the rows of each, and return whether it was accepted.
 
     Raises:
         StoreError: the connection leads to another ledger.
     """
-    found = schema.parse_meta((yield (schema.READ_META, ())))
+    found = migrations.parse_meta((yield (migrations.READ_META, ())))
     if found.ledger_id != ledger_id:
         raise StoreError(
             f"the connection leads to the ledger {found.ledger_id or '(none)'}, the claim is in {ledger_id}: "
             "complete the effect in the database of the guard's store; roll back now"
         )
-    schema.refuse_newer(found)
-    act = acts.settle_operation(settlement)
-    yield lock_statement(statements.required_locks(act.need))
+    migrations.refuse_newer(found)
+    operation = operations.settle_operation(settlement)
+    yield lock_statement(statements.required_locks(operation.need))
     results: list[Sequence[Row]] = []
-    for statement in statements.read_statements(act.need):
+    for statement in statements.read_statements(operation.need):
         results.append((yield statement))  # noqa: PERF401 - a comprehension cannot yield
-    books = statements.parse_rows(act.need, results, seal)
-    changes, settled = act.decide(books)
+    books = statements.parse_rows(operation.need, results, seal)
+    changes, settled = operation.decide(books)
     for statement in statements.write_statements(changes, books, seal, now):
         yield statement
     return settled.accepted
 
 
 def settle_on(conn: Any, steps: SettlementSteps) -> bool:
-    """Walk a visit on a connection of the user.
+    """Run the steps on a user's connection.
 
     Raises:
-        StoreError: it is no connection to PostgreSQL, it is in no transaction, or it leads to no ledger.
+        StoreError: it is no PostgreSQL connection, it is in no transaction, or it leads to no ledger.
     """
     if _is_instance(conn, psycopg.Connection):
         carry = _psycopg_executor(conn)
@@ -84,7 +84,7 @@ async def asettle_on(conn: Any, steps: SettlementSteps) -> bool:
     if _is_instance(conn, psycopg.AsyncConnection):
         carry = _async_psycopg_executor(conn)
     elif _is_sqlalchemy(conn, "AsyncConnection"):
-        # SQLAlchemy carries its plain connection into a greenlet, where it may wait.
+        # SQLAlchemy runs its synchronous connection in a greenlet, which may wait.
         return bool(await conn.run_sync(settle_on, steps))
     else:
         raise _wrong_connection_error(conn, "psycopg.AsyncConnection or AsyncConnection of sqlalchemy.ext.asyncio")
@@ -156,7 +156,7 @@ def _is_instance(conn: Any, kind: type) -> bool:
 
 
 def _is_sqlalchemy(conn: Any, kind: str) -> bool:
-    """Whether it is a connection of SQLAlchemy, which is not imported for that."""
+    """Whether it is a connection of SQLAlchemy, which is not imported for this."""
     return any(one.__name__ == kind and one.__module__.startswith("sqlalchemy.") for one in type(conn).__mro__)
 
 

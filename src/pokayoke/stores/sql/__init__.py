@@ -1,1 +1,1 @@
-"""One set of statements, rows and migrations for every store that speaks SQL."""
+"""Statements, rows and migrations for every store that speaks SQL."""

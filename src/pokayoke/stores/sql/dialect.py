@@ -1,4 +1,9 @@
-"""Where SQLite and PostgreSQL spell one thing differently."""
+"""The differences between SQLite's SQL and PostgreSQL's.
+
+In: SQL with `?` for values and `{names}` for types.
+Out: SQL for one database.
+Never: a value inside the SQL.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class Dialect(msgspec.Struct, frozen=True, gc=False):
-    """The words of one database.
+    """The SQL words of one database.
 
     Args:
         name: sqlite or postgres.
@@ -21,7 +26,7 @@ class Dialect(msgspec.Struct, frozen=True, gc=False):
         bytes: the type of bytes.
         double: the type of a float of 64 bits.
         serial: type and constraint of a primary key that the database numbers.
-        skip_locked: ends a SELECT whose rows are changed next, where others may change them too.
+        skip_locked: ends a SELECT whose rows are changed next, where other sessions may change them too.
     """
 
     name: str

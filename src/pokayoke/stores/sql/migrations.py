@@ -1,4 +1,9 @@
-"""The tables: numbered migrations, the ledger's own id, and which version a program may write to."""
+"""The tables: numbered migrations, the ledger's id, and which versions a program may write to.
+
+In: the rows of `pokayoke_meta`.
+Out: the statements that bring a database up to date.
+Never: a write to a ledger that is newer than this program.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +27,10 @@ _WRITE_META: Final = (
 
 
 class LedgerMeta(msgspec.Struct, frozen=True, gc=False):
-    """What a database says of itself.
+    """A ledger's id and version, as its database states them.
 
     Args:
-        ledger_id: which ledger this is; made once, by the first migration. Empty if there is none.
+        ledger_id: id of the ledger, created by the first migration. Empty if there is none.
         version: number of the last migration; 0 if there is none.
     """
 
@@ -34,7 +39,7 @@ class LedgerMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Migration(msgspec.Struct, frozen=True, gc=False):
-    """One numbered step of the tables."""
+    """One numbered step of the migrations."""
 
     number: int
     statements: tuple[str, ...]
@@ -42,7 +47,7 @@ class Migration(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=2)
 def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
-    """Return all migrations in order, in the words of one database."""
+    """Return all migrations in order, in the SQL of one database."""
     folder = resources.files("pokayoke.stores.sql") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return tuple(
@@ -52,14 +57,14 @@ def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
 
 
 def latest_version() -> int:
-    """Return the version that this program knows."""
+    """Return the version that this program writes."""
     from pokayoke.stores.sql.dialect import SQLITE  # noqa: PLC0415 - any dialect has the same numbers
 
     return load_migrations(SQLITE)[-1].number
 
 
 def parse_meta(rows: Iterable[Row]) -> LedgerMeta:
-    """Return what the rows of `READ_META` say.
+    """Return the meta of a ledger from the rows of `READ_META`.
 
     Raises:
         StoreError: the version is not a number.
@@ -72,13 +77,13 @@ def parse_meta(rows: Iterable[Row]) -> LedgerMeta:
 
 
 def migration_statements(found: LedgerMeta, dialect: Dialect, new_id: str) -> tuple[Statement, ...]:
-    """Return what brings a database to this program's version; nothing if it is there.
+    """Return the statements that bring a database to this program's version; none if it is there.
 
-    To be carried out in one transaction that nobody else migrates in, after `CREATE_META` and with what
-    `READ_META` then found.
+    Run them in one transaction that excludes other migrations, after `CREATE_META` and with what `READ_META`
+    then returned.
 
     Args:
-        found: what the database says of itself.
+        found: the meta of the database.
         dialect: of the database.
         new_id: the id of the ledger if it is a new one.
 
@@ -110,13 +115,13 @@ def refuse_newer(found: LedgerMeta) -> None:
 
 
 def refuse_unready(found: LedgerMeta, url: str) -> None:
-    """Refuse a database without tables, or with tables that have to be brought up to date first.
+    """Refuse a database without tables, or with tables that have to be migrated first.
 
-    A newer one can be opened and read; its writes are refused.
+    A newer one can be opened and read; writes to it are refused.
 
     Args:
-        found: what the database says of itself.
-        url: of the store, for the command that helps.
+        found: the meta of the database.
+        url: of the store, for the suggested command.
 
     Raises:
         StoreError: there is no ledger, or an older one.

@@ -1,4 +1,9 @@
-"""What people and reports ask of a store, and how it forgets."""
+"""Queries of people and reports, and the statements that prune a ledger.
+
+In: keys, `RecordQuery`, wall-clock seconds.
+Out: statements for a store to run.
+Never: a value inside the SQL, or the deletion of an open record.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +25,10 @@ from pokayoke.stores.sql.statements import (
 from pokayoke.stores.values import AuditEntry, RecordQuery
 
 CHUNK: Final = 500
-"""Records that are forgotten in one transaction: nobody waits long for it."""
+"""Records that are deleted in one transaction, so that no other transaction waits long."""
 
 _FORGETTABLE: Final = ", ".join(f"'{state}'" for state in SETTLED)
-# Without outputs: they are long, and a list is read without the key.
+# Without outputs: they are long, and listing needs no key.
 _LISTED: Final = ", ".join("NULL" if name == "output" else name for name in RECORD_COLUMNS)
 _QUESTIONS: Final = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM pokayoke_approvals ORDER BY asked_at, fingerprint"  # noqa: S608 - names from the code only
 _AUDIT: Final = f"SELECT {', '.join(ENTRY_COLUMNS)} FROM pokayoke_audit WHERE number > ? ORDER BY number LIMIT ?"  # noqa: S608 - as above
@@ -35,7 +40,7 @@ _PRUNE_DAYS: Final = (
 _PRUNE_COUNTER: Final = "DELETE FROM pokayoke_counters WHERE touched_at < ? AND name = ?"
 _COUNTERS_OF_RUNS: Final = "SELECT name FROM pokayoke_counters WHERE touched_at < ? AND substr(name, 1, 4) = 'run:'"
 _RUNS: Final = "SELECT run_id FROM pokayoke_runs UNION SELECT run_id FROM pokayoke_records"
-# Quotes in texts are escaped, so a body holds these words only where they say it.
+# Quotes in texts are escaped, so these words in a body are always the field itself.
 _STOPPED, _NO_TAINTS = '%"mode":"stopped"%', '%"taints":[]%'
 _PRUNE_RUNS: Final = (
     "DELETE FROM pokayoke_runs WHERE touched_at < ? AND body NOT LIKE ? AND body LIKE ? AND NOT EXISTS "
@@ -88,7 +93,7 @@ def select_records(query: RecordQuery) -> Statement:
         conditions.append(f"state IN ({', '.join('?' * len(states))})")
         values.extend(states)
         if "completed" not in states:
-            conditions.append("state <> 'completed'")  # says nothing new, but allows the index of the others
+            conditions.append("state <> 'completed'")  # redundant, but it lets the database use the partial index
     for condition, value in (
         ("tool = ?", query.tool),
         ("run_id = ?", query.run_id),
@@ -105,7 +110,7 @@ def select_records(query: RecordQuery) -> Statement:
 
 
 def prune_records(before: float, dialect: Dialect) -> Statement:
-    """Return the statement that forgets up to `CHUNK` records; it is repeated until it finds fewer."""
+    """Return the statement that deletes up to `CHUNK` records; repeat it until it finds fewer."""
     sql = (
         "DELETE FROM pokayoke_records WHERE key IN (SELECT key FROM pokayoke_records "  # noqa: S608 - words from the code only
         f"WHERE settled_at < ? AND state IN ({_FORGETTABLE}) LIMIT ?{dialect.skip_locked})"
@@ -114,36 +119,36 @@ def prune_records(before: float, dialect: Dialect) -> Statement:
 
 
 def audit_pruned(before: float, records: int, *, by: str, now: float) -> Statement:
-    """Return the statement that says in the audit how many records went, for the transaction in which they do."""
+    """Return the statement that records in the audit how many records were deleted, for the same transaction."""
     return WRITE_ENTRY, rows.entry_values(
         AuditEntry(now, "pruned", "ledger", by, data={"before": before, "records": records})
     )
 
 
 def prune_rest(before: float, *, now: float) -> tuple[Statement, ...]:
-    """Return the statements that forget questions, the limits of past days and runs.
+    """Return the statements that delete old questions, limits of past days, and runs.
 
-    A run is kept as long as the ledger holds one of its records, and for good if it was stopped or is latched.
+    A run stays as long as the ledger holds one of its records, and for good if it was stopped or is latched.
     """
     return (
         (_PRUNE_QUESTIONS, (before,)),
-        (_PRUNE_DAYS, (min(before, now - _DAY),)),  # what was counted a day ago was counted for another day
+        (_PRUNE_DAYS, (min(before, now - _DAY),)),  # what was counted a day ago belongs to another day
         (_PRUNE_RUNS, (before, _STOPPED, _NO_TAINTS)),
     )
 
 
 def select_run_counters(before: float) -> tuple[Statement, Statement]:
-    """Return the statements for the limits of runs that were not touched for long, and for the runs that are known."""
+    """Return the statements for idle limits of runs, and for the known runs."""
     return (_COUNTERS_OF_RUNS, (before,)), (_RUNS, ())
 
 
 def prune_counters(before: float, counters: Sequence[Row], runs: Sequence[Row]) -> tuple[Statement, ...]:
-    """Return the statements that forget the limits of forgotten runs, out of the rows of `select_run_counters`."""
+    """Return the statements that delete limits of deleted runs, from the rows of `select_run_counters`."""
     known = {row[0] for row in runs}
     return tuple((_PRUNE_COUNTER, (before, name)) for (name,) in counters if not _is_counter_of(name, known))
 
 
 def _is_counter_of(counter: str, runs: Container[str]) -> bool:
-    """Whether a limit is that of one of these runs: it ends with the run's id, which may hold colons itself."""
+    """Whether a limit belongs to one of these runs: it ends with the run's id, which may itself hold colons."""
     parts = counter.split(":")
     return any(":".join(parts[place:]) in runs for place in range(2, len(parts)))

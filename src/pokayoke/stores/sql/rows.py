@@ -1,7 +1,11 @@
-"""Rows of the tables, and the values they stand for.
+"""Table rows to values of the core, and back.
 
-No text of a tool or a person can make a statement fail that comes after the claim: it is stored as it is
-if a database in UTF-8 takes it, and as JSON in ASCII otherwise; both are read back unchanged.
+No text of a tool or a person can make a statement fail after the claim: a text is stored unchanged if a
+database in UTF-8 takes it, and as JSON in ASCII otherwise; both are read back unchanged.
+
+In: rows, or values.
+Out: values, or rows in the order of their columns.
+Never: an opened secret in a list.
 """
 
 from __future__ import annotations
@@ -23,12 +27,12 @@ from pokayoke.stores.values import AuditEntry
 
 T = TypeVar("T")
 SEALED: Final = "(sealed)"
-"""Stands in lists for arguments whose key is not here."""
+"""Stands in lists for arguments that no present key can open."""
 Row = Sequence[Any]
 RECORDS, APPROVALS = "pokayoke_records", "pokayoke_approvals"
 
 RECORD_COLUMNS: Final = Record.__struct_fields__
-# The marks have no column: they are kept in one with the arguments, and their names sealed as these.
+# The secret fields have no column: they are stored in the arguments' column, sealed with them.
 APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__[:-1])
 ENTRY_COLUMNS: Final = ("at", "kind", "subject", "who", "reason", "data", "number")
 _OUTPUT, _OUTPUT_OK = RECORD_COLUMNS.index("output"), RECORD_COLUMNS.index("output_ok")
@@ -38,7 +42,7 @@ _APPROVAL_TEXTS: Final = tuple(APPROVAL_COLUMNS.index(name) for name in ("decide
 
 
 def encode_text(text: str) -> str:
-    """Return a text as every database takes it: itself, or its JSON if it holds NUL or half a character."""
+    """Return a text as every database takes it: unchanged, or its JSON if it holds NUL or a lone surrogate."""
     if text.isascii() and "\x00" not in text and not text.startswith('"'):
         return text
     try:
@@ -49,20 +53,20 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(text: str) -> str:
-    """Return the text that `encode_text` was given."""
+    """Return the text that `encode_text` got."""
     return json.loads(text) if text.startswith('"') else text
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as JSON in ASCII, which no text can make fail."""
+    """Return a value as JSON in ASCII, which every database takes."""
     return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
 
 
 def load_json(body: str, kind: type[T]) -> T:
-    """Return the value that `dump_json` was given.
+    """Return the value that `dump_json` got.
 
     Raises:
-        StoreError: something else stands there.
+        StoreError: the stored text is something else.
     """
     try:
         return msgspec.convert(json.loads(body), kind)
@@ -115,7 +119,7 @@ def parse_approval(row: Row, seal: Seal) -> Approval:
     """
     values = list(row)
     kept: Any = json.loads(seal.open(bytes(values[_ARGUMENTS]), APPROVALS, values[1]))
-    # Arguments are an object, so a list is both.
+    # Arguments are always an object, so a list holds arguments and secret fields.
     arguments, marks = kept if is_array(kept) else (kept, ())
     values[_ARGUMENTS] = arguments
     values.append(tuple(marks))
@@ -125,7 +129,7 @@ def parse_approval(row: Row, seal: Seal) -> Approval:
 
 
 def parse_for_listing(row: Row, seal: Seal) -> Approval:
-    """Return the question of a row as lists show it: what cannot be opened hides nothing but itself."""
+    """Return a question for a list: arguments that cannot be opened are replaced by `SEALED`."""
     try:
         return parse_approval(row, seal)
     except StoreError:
@@ -135,12 +139,12 @@ def parse_for_listing(row: Row, seal: Seal) -> Approval:
 
 
 def parse_run(row: Row) -> RunState:
-    """Return the state of a run from its row (body)."""
+    """Return a run's state from its row (body)."""
     return load_json(row[0], RunState)
 
 
 def parse_usage(row: Row) -> LimitUsage:
-    """Return what a limit has given out from its row (calls, amount)."""
+    """Return a limit's usage from its row (calls, amount)."""
     return LimitUsage(int(row[0]), float(row[1]))
 
 
@@ -155,7 +159,7 @@ def parse_rate(row: Row) -> OutputRate:
 
 
 def entry_values(entry: AuditEntry) -> tuple[Any, ...]:
-    """Return the values of an audit line's row, in the order of `ENTRY_COLUMNS` but for the number."""
+    """Return the values of an audit line's row, in the order of `ENTRY_COLUMNS` without the number."""
     return (
         entry.at,
         entry.kind,

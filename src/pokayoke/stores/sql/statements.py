@@ -1,7 +1,11 @@
-"""What an act reads, locks and writes, as statements that every store with SQL carries out alike.
+"""The statements that read, lock and write the rows of an operation.
 
-A statement names rows by their keys and holds no rule: acts decide in the core, while the store keeps
-everybody else away from what `required_locks` names (SQLite: from everything).
+A statement names rows by their keys and holds no rule: the core decides, while the store keeps other
+sessions away from what `required_locks` names (SQLite: from everything).
+
+In: what an operation reads, and what it writes.
+Out: statements for one transaction.
+Never: a decision.
 """
 
 from __future__ import annotations
@@ -24,11 +28,11 @@ from pokayoke.stores.sql.rows import APPROVAL_COLUMNS, ENTRY_COLUMNS, RECORD_COL
 
 
 class AdvisoryLock(msgspec.Struct, frozen=True, gc=False):
-    """What nobody else may change while an act decides.
+    """A lock that an operation holds while it decides.
 
     Args:
-        name: what is locked.
-        shared: True if others may look at it too.
+        name: of the thing that is locked.
+        shared: True if other operations may read it at the same time.
     """
 
     name: str
@@ -36,18 +40,18 @@ class AdvisoryLock(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def lock_key(self) -> int:
-        """The name as a signed integer of 64 bits. Two names may meet in one: they then wait for each other."""
+        """The name as a signed 64-bit integer. Two names with the same integer wait for each other."""
         return int.from_bytes(
             hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
         )
 
 
 MIGRATION: Final = "migration"
-"""The lock of whoever changes the tables; acts hold it shared, where tables can change under an open store."""
+"""The lock for changing tables; operations hold it shared, since tables can change under an open store."""
 
 
 def required_locks(need: ReadSet) -> tuple[AdvisoryLock, ...]:
-    """Return what an act locks, in the one order that all acts keep: so no two can wait for each other."""
+    """Return the locks of an operation, always in the same order, so that no two operations deadlock."""
     found: list[AdvisoryLock] = []
     if need.board != "none":
         found.append(AdvisoryLock("board", shared=need.board == "switches"))
@@ -55,7 +59,7 @@ def required_locks(need: ReadSet) -> tuple[AdvisoryLock, ...]:
         found.append(AdvisoryLock(f"run:{need.run}", shared=need.keeps_run))
     found.extend(AdvisoryLock(f"counter:{name}") for name in sorted(set(need.counters)))
     if need.fingerprint is not None or need.approval is not None:
-        # An act knows a question by its fingerprint or by its id, which one lock has to cover.
+        # An operation knows a question by its fingerprint or by its id; one lock has to cover both.
         found.append(AdvisoryLock("questions"))
     if need.record is not None:
         found.append(AdvisoryLock(f"record:{need.record}"))
@@ -80,7 +84,7 @@ _SETTLEMENT_COLUMNS: Final = (
     "state", "lease_until", "resolver", "dead_since", "settled_at", "output", "output_ok", "failure", "reference",
     "decided_by",
 )  # fmt: skip
-# What a settlement writes of a row, the key last; and what it leaves alone.
+# The columns a settlement writes, the key last; and those it leaves alone.
 _settlement_values: Final[Callable[[Row], tuple[Any, ...]]] = itemgetter(
     *map(RECORD_COLUMNS.index, (*_SETTLEMENT_COLUMNS, "key"))
 )
@@ -95,11 +99,11 @@ READ_QUESTION: Final = f"SELECT {_join_columns(APPROVAL_COLUMNS)} FROM pokayoke_
 READ_QUESTION_BY_ID: Final = f"SELECT {_join_columns(APPROVAL_COLUMNS)} FROM pokayoke_approvals WHERE id = ?"  # noqa: S608 - as above
 READ_SWITCHES: Final = "SELECT body FROM pokayoke_switches ORDER BY scope"
 READ_RATES: Final = "SELECT body FROM pokayoke_rates ORDER BY tool"
-# The second condition says nothing new: it is that of the index, which is found by it.
+# The second condition is redundant: it selects the partial index.
 READ_DOUBTFUL: Final = "SELECT tool FROM pokayoke_records WHERE state = 'in_doubt' AND state <> 'completed'"
 
 WRITE_RECORD: Final = _upsert_sql("pokayoke_records", RECORD_COLUMNS)
-# It fails if there is one after all, and takes a third less time than the other.
+# Fails if the record exists, and takes a third less time than the upsert.
 WRITE_NEW_RECORD: Final = _insert_sql("pokayoke_records", RECORD_COLUMNS)
 SETTLE_RECORD: Final = f"UPDATE pokayoke_records SET {' = ?, '.join(_SETTLEMENT_COLUMNS)} = ? WHERE key = ?"  # noqa: S608 - as above
 WRITE_RUN: Final = _upsert_sql("pokayoke_runs", ("run_id", "body", "touched_at"))
@@ -111,7 +115,7 @@ WRITE_ENTRY: Final = _insert_sql("pokayoke_audit", ENTRY_COLUMNS[:-1])
 
 
 def read_statements(need: ReadSet) -> tuple[Statement, ...]:
-    """Return the statements that find what an act needs; `parse_rows` takes their rows in the same order."""
+    """Return the statements that read what an operation needs; `parse_rows` takes their rows in that order."""
     found: list[Statement] = []
     if need.record is not None:
         found.append((READ_RECORD, (need.record,)))
@@ -132,10 +136,10 @@ def read_statements(need: ReadSet) -> tuple[Statement, ...]:
 
 
 def parse_rows(need: ReadSet, results: Sequence[Sequence[Row]], seal: Seal) -> ReadRows:
-    """Return what the rows of `reads(need)` say.
+    """Return the values from the rows of `read_statements(need)`.
 
     Args:
-        need: of the act.
+        need: of the operation.
         results: the rows of each statement, in the order of the statements.
         seal: opens outputs and arguments.
 
@@ -163,13 +167,13 @@ def parse_rows(need: ReadSet, results: Sequence[Sequence[Row]], seal: Seal) -> R
 
 
 def write_statements(changes: WriteSet, before: ReadRows, seal: Seal, now: float) -> tuple[Statement, ...]:
-    """Return the statements that keep what an act has changed.
+    """Return the statements that write the changes of an operation.
 
     Args:
-        changes: what the act said.
-        before: what it was shown; a record that only was settled needs less writing.
+        changes: what the operation writes.
+        before: the rows it read; a record that was only settled needs less writing.
         seal: seals outputs and arguments.
-        now: wall-clock second; runs and limits that were not touched for long can be pruned.
+        now: wall-clock second; idle runs and limits can be pruned by it.
     """
     found: list[Statement] = []
     if changes.record is not None:

@@ -1,4 +1,9 @@
-"""What stores that speak SQL have in common: how they are looked at."""
+"""The queries that all SQL stores share.
+
+In: keys and queries.
+Out: rows as values of the core.
+Never: a write.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ from pokayoke.stores.values import AuditEntry, RecordQuery
 
 
 class SqlStore(Store):
-    """A store in a database; it is durable.
+    """A durable store in a database.
 
     Args:
-        seal: opens what is sealed.
+        seal: opens sealed values.
     """
 
     durable = True
@@ -36,7 +41,7 @@ class SqlStore(Store):
         """Return the rows of a statement."""
 
     def load_run(self, run_id: str) -> RunState | None:
-        """Return what a run left behind, or None if it is new."""
+        """Return the stored state of a run, or None if it is new."""
         found = self._fetch_rows(queries.select_run(run_id))
         return rows.parse_run(found[0]) if found else None
 
@@ -45,7 +50,7 @@ class SqlStore(Store):
         return tuple(rows.parse_for_listing(row, self._seal) for row in self._fetch_rows(queries.select_approvals()))
 
     def approval(self, approval_id: str) -> Approval | None:
-        """Return one question, or None if there is none of that id."""
+        """Return the question with this id, or None."""
         found = find_unique(self._fetch_rows(queries.select_approval(approval_id)), approval_id)
         return None if found is None else rows.parse_approval(found, self._seal)
 
@@ -67,11 +72,11 @@ class SqlStore(Store):
         return tuple(rows.parse_record(row, self._seal) for row in self._fetch_rows(queries.select_records(query)))
 
     def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
-        """Return the lines of the audit after a number, oldest first."""
+        """Return audit lines after a number, oldest first."""
         return tuple(map(rows.parse_entry, self._fetch_rows(queries.select_audit(after, limit))))
 
     def weaknesses(self) -> tuple[str, ...]:
-        """Return what holds less here than the documentation promises, one sentence each."""
+        """Return where this store guarantees less than the documentation promises, one sentence each."""
         if self.sealed:
             return ()
         return (f"recorded outputs are not sealed: set {VARIABLE}, or those with a secret are not kept",)

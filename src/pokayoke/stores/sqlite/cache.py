@@ -1,7 +1,11 @@
-"""What the writer of a file knows without looking: what it wrote itself, while nobody else wrote.
+"""Rows that the writer of a file knows without reading: what it wrote itself while no other connection wrote.
 
-A settlement follows its claim, and the switches hardly ever change. SQLite tells whether another connection has
-committed anything in between (`PRAGMA data_version`); if not, what was read or written here still stands.
+A settlement follows its claim, and switches rarely change. SQLite reports whether another connection has
+committed in between (`PRAGMA data_version`); if not, rows that were read or written here are still current.
+
+In: the rows an operation needs, and those it wrote.
+Out: the same rows, from memory where possible.
+Never: a row that another connection may have changed.
 """
 
 from __future__ import annotations
@@ -17,15 +21,15 @@ from pokayoke.stores.sql import statements
 from pokayoke.stores.sqlite.connection import SqliteConnection
 
 _MOST: Final = 4_096
-"""Runs and open records that are remembered; with more, it begins anew."""
+"""Cached runs and open records; beyond that the cache is emptied."""
 _NO_READS: Final = ReadSet()
 _NO_ROWS: Final = ReadRows()
 
 
 class WriterCache:
-    """Remembers open records, runs and switches. Used by whoever holds the writer's connection, in a transaction.
+    """Caches open records, runs and switches, for the thread that holds the writer's connection in a transaction.
 
-    Settled records are not remembered: their outputs may be long, and hardly anybody asks for them at once.
+    Settled records are not cached: their outputs may be long, and they are rarely needed again soon.
 
     Args:
         seal: opens outputs and arguments.
@@ -39,7 +43,7 @@ class WriterCache:
         self._board: SwitchState | None = None
 
     def read_rows(self, connection: SqliteConnection, need: ReadSet) -> ReadRows:
-        """Return what an act needs; only what is not known is read."""
+        """Return the rows an operation needs; read only those that are not cached."""
         if self._version != connection.version:
             self._clear_rows(connection.version)
         record = None if need.record is None else self._records.get(need.record)
@@ -73,7 +77,7 @@ class WriterCache:
         return statements.parse_rows(lacks, rows, self._seal)
 
     def remember_writes(self, changes: WriteSet) -> None:
-        """Remember what an act has written."""
+        """Cache the rows an operation has written."""
         record, run = changes.record, changes.run
         if record is not None:
             if record.state == "executing":

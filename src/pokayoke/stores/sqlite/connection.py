@@ -1,7 +1,9 @@
-"""One connection to a ledger in an SQLite file: opened with care, checked before each transaction.
+"""One connection to a ledger in an SQLite file, checked before each transaction.
 
-What must never happen here: a forgotten ledger. A file that is missing, empty, shorter than before or
-another one than before is an error, and nothing is created or repaired on the way.
+In: statements.
+Out: rows, or a `StoreError` that says what to do.
+Never: a forgotten ledger. A file that is missing, empty, shorter than before or replaced is an error, and
+    nothing is created or repaired on the way.
 """
 
 from __future__ import annotations
@@ -17,23 +19,23 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql import migrations
 from pokayoke.stores.sql.rows import Row
 from pokayoke.stores.sqlite.library import Library, RawConnection, Wait, close_connection, error_code, open_connection
 
 _SHORT_WAITS: Final = 200
 _YIELD_SECONDS: Final = 0.0001, 0.0006
-"""Seconds between two transactions after one that had to wait for another process."""
+"""Seconds between two transactions, after one that had to wait for another process."""
 _BUSY: Final = 5
 _FATAL_CODES: Final = frozenset((10, 11, 14, 26))
-"""Input/output, corrupt, cannot open, no database: the connection is not used again."""
+"""I/O error, corrupt, cannot open, not a database: the connection is not used again."""
 DAMAGED: Final = "is damaged ({error}): stop all writers and restore a backup; nothing is repaired here"
 NO_RIGHTS: Final = (
     "may not be read and written by this process: change its owner or its rights, and those of its folder"
 )
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOUNT_ESCAPES: Final = ((b"\\", b"\\134"), (b" ", b"\\040"), (b"\t", b"\\011"), (b"\n", b"\\012"))
-"""Characters that stand for themselves in a path and not in the list of mounts, in the order of replacement."""
+"""Characters that the mount table escapes, in the order of replacement."""
 _ERROR_TEXTS: Final = {
     3: NO_RIGHTS,
     _BUSY: "stayed locked for {limit:g} seconds: another process keeps a transaction open; nothing was written",
@@ -50,13 +52,13 @@ _ERROR_TEXTS: Final = {
 
 
 class SqliteLocation(msgspec.Struct, frozen=True, gc=False):
-    """Where a ledger lies.
+    """The location of a ledger.
 
     Args:
         url: as the user wrote it.
         path: absolute.
         limit: seconds to wait for other processes.
-        library: that opens it.
+        library: the library that opens it.
     """
 
     url: str
@@ -66,13 +68,13 @@ class SqliteLocation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Identity:
-    """Which ledger in which file: what every connection of a store has to find (again).
+    """The ledger and the file that every connection of a store must find again.
 
     Args:
-        ledger_id: made with the ledger.
+        ledger_id: created with the ledger.
         device: of the file.
         inode: of the file.
-        size: bytes that the file had at least.
+        size: bytes the file had at least.
     """
 
     __slots__ = ("device", "inode", "ledger_id", "size")
@@ -82,15 +84,15 @@ class Identity:
 
 
 class SqliteConnection:
-    """A connection that opens when it is first used, and again after it was closed or lost.
+    """A connection that opens on first use, and again after it was closed or lost.
 
     Args:
-        place: where the ledger lies.
-        identity: what has to be found there.
+        place: location of the ledger.
+        identity: the ledger to expect there.
 
     Attributes:
         patience: seconds to wait for other processes from now on.
-        version: as long as it is the same, nobody else has changed the file.
+        version: unchanged as long as no other connection has changed the file.
     """
 
     def __init__(self, place: SqliteLocation, identity: Identity) -> None:
@@ -103,47 +105,47 @@ class SqliteConnection:
         self._waiting_since, self._crowded = 0.0, False
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Carry out one statement and return its rows."""
+        """Run one statement and return its rows."""
         return list(self._raw_connection.execute(sql, values))
 
     def execute_write(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Carry out one statement that changes rows."""
+        """Run one statement that changes rows."""
         self._raw_connection.execute(sql, values)
 
     def count_changes(self) -> int:
-        """How many rows were changed so far."""
+        """Return how many rows were changed so far."""
         return self._place.library.changes(self._raw_connection)
 
     def begin(self) -> None:
-        """Begin a transaction that keeps everybody else from writing.
+        """Begin a transaction that excludes all other writers.
 
         Raises:
-            StoreError: the ledger is not what it was, or too new to be written to.
+            StoreError: the ledger was replaced, or is too new to be written to.
         """
         self.ensure_open()
         raw = self._raw_connection
         if self._crowded:
-            # Whoever is at work finds the file free again long before one who looks once in a while.
+            # A process at work finds the file free again long before one that only looks now and then.
             self._crowded = False
             time.sleep(random.uniform(*_YIELD_SECONDS))  # noqa: S311 - not a secret
         raw.execute("BEGIN IMMEDIATE")
         if (seen := list(raw.execute("PRAGMA data_version"))) == self._seen:
             return
         self.mark_stale()
-        if (found := list(raw.execute(schema.READ_META))) != self._meta:
+        if (found := list(raw.execute(migrations.READ_META))) != self._meta:
             self._check_meta(found)
         self._seen = seen
 
     def mark_stale(self) -> None:
-        """Say that what was read before may not hold any more."""
+        """Mark everything read so far as possibly outdated."""
         self.version += 1
         self._seen = []
 
     def ensure_open(self) -> None:
-        """Be sure that the file is what it was, and open.
+        """Check that the file is still the same, and open it if needed.
 
         Raises:
-            StoreError: it is not.
+            StoreError: it is not the same.
         """
         found = self.check_file()
         if self._open is None:
@@ -153,7 +155,7 @@ class SqliteConnection:
         """Return the file's status.
 
         Raises:
-            StoreError: it is gone, or not what it was.
+            StoreError: it is gone or was replaced.
         """
         found = self._stat_file()
         if (found.st_dev, found.st_ino) != (self._identity.device, self._identity.inode):
@@ -171,11 +173,11 @@ class SqliteConnection:
         return found
 
     def commit(self) -> None:
-        """End the transaction; what it wrote survives a loss of power."""
+        """Commit the transaction; its writes survive a loss of power."""
         self._raw_connection.execute("COMMIT")
 
     def handle_failure(self, error: BaseException) -> str:
-        """Roll back after a failure that concerns everybody who uses the file, and say what it means."""
+        """Roll back after a failure of the whole file, and return its message."""
         if error_code(error) in _FATAL_CODES:
             self.close()
         else:
@@ -183,17 +185,17 @@ class SqliteConnection:
         return error_message(error, self._place)
 
     def roll_back(self) -> None:
-        """End the transaction, if one is open; what it wrote is gone."""
+        """Roll back the open transaction, if there is one."""
         self.mark_stale()
         raw = self._open
         try:
             if raw is not None and raw.in_transaction:
                 raw.execute("ROLLBACK")
-        except Exception:  # noqa: BLE001 - closing rolls back, too
+        except Exception:  # noqa: BLE001 - closing rolls back too
             self.close()
 
     def close(self) -> None:
-        """Let go of the file. The next use opens it again."""
+        """Close the file. The next use opens it again."""
         raw, self._open = self._open, None
         self.mark_stale()
         if raw is None:
@@ -201,7 +203,7 @@ class SqliteConnection:
         try:
             self.check_file()
         except StoreError:
-            # What lies there now is another's: its log must not be cleared away under its name.
+            # Another file lies there now: its log must not be removed under its name.
             self._place.library.abandon(raw)
         close_connection(raw)
 
@@ -220,20 +222,20 @@ class SqliteConnection:
         raw = connect(self._place, self._wait_for_lock, found)
         try:
             self._meta = []
-            self._check_ledger_id(schema.parse_meta(raw.execute(schema.READ_META)))
+            self._check_ledger_id(migrations.parse_meta(raw.execute(migrations.READ_META)))
         except BaseException:
             close_connection(raw)
             raise
         return raw
 
     def _check_meta(self, found: list[Row]) -> None:
-        """The ledger says something else of itself than before, or is asked for the first time."""
-        meta = schema.parse_meta(found)
+        """Check a ledger whose meta has changed, or is read for the first time."""
+        meta = migrations.parse_meta(found)
         self._check_ledger_id(meta)
-        schema.refuse_newer(meta)
+        migrations.refuse_newer(meta)
         self._meta = found
 
-    def _check_ledger_id(self, meta: schema.LedgerMeta) -> None:
+    def _check_ledger_id(self, meta: migrations.LedgerMeta) -> None:
         if meta.ledger_id != self._identity.ledger_id:
             raise StoreError(f"{self._place.path} holds another ledger than before; nothing is written")
 
@@ -247,7 +249,7 @@ class SqliteConnection:
 def wait_for_lock(attempts: int, waited: float, patience: float) -> bool:
     """Wait a moment for another process; False if that took too long.
 
-    The moments are short and uneven: whoever waits must find the gap between two transactions of a
+    The pauses are short and uneven, so that a waiting process finds the gap between two transactions of a
     process that writes all the time.
     """
     if waited >= patience:
@@ -257,11 +259,11 @@ def wait_for_lock(attempts: int, waited: float, patience: float) -> bool:
 
 
 def connect(place: SqliteLocation, wait: Wait, found: os.stat_result) -> RawConnection:
-    """Open the file of a ledger for reading and writing; it is never created.
+    """Open a ledger's file for reading and writing; it is never created.
 
     Args:
-        place: where it lies.
-        wait: for other processes.
+        place: location of the ledger.
+        wait: waits for other processes.
         found: the file's status.
 
     Raises:
@@ -270,7 +272,7 @@ def connect(place: SqliteLocation, wait: Wait, found: os.stat_result) -> RawConn
     """
     raw = open_connection(place.library, place.path, found, wait, place.limit)
     try:
-        # EXTRA is FULL, and outlasts a loss of power in a file without a write-ahead log, too.
+        # EXTRA is FULL that also survives a loss of power in a file without a write-ahead log.
         for pragma in ("synchronous = EXTRA", "cell_size_check = ON"):
             raw.execute(f"PRAGMA {pragma}")
     except BaseException:
@@ -280,7 +282,7 @@ def connect(place: SqliteLocation, wait: Wait, found: os.stat_result) -> RawConn
 
 
 def refuse_other_names(path: str, found: os.stat_result) -> None:
-    """Refuse a file that has several names: SQLite keeps its log beside each of them, so it would be several ledgers.
+    """Refuse a file with several names: SQLite keeps a log per name, so each name would be its own ledger.
 
     Raises:
         StoreError: there are hard links to the file.
@@ -293,10 +295,10 @@ def refuse_other_names(path: str, found: os.stat_result) -> None:
 
 
 def refuse_mounted(path: str) -> None:
-    """Refuse a file that was mounted by itself: its log stays outside, as with a second name.
+    """Refuse a file that is mounted by itself: its log stays outside, as with a second name.
 
     Raises:
-        StoreError: the system says that the file is a mount point.
+        StoreError: the file is a mount point.
     """
     here = os.fsencode(os.path.realpath(path))
     for character, code in _MOUNT_ESCAPES:
@@ -304,7 +306,7 @@ def refuse_mounted(path: str) -> None:
     try:
         mounts = _MOUNTS.read_bytes()
     except OSError:
-        return  # a system that does not tell
+        return  # a system without a mount table
     if any(line.split(b" ", 5)[4:5] == [here] for line in mounts.splitlines()):
         raise StoreError(
             f"{path} is mounted by itself (a container's volume?): SQLite keeps a log beside it, and who opens it "
@@ -323,7 +325,7 @@ def is_busy(error: BaseException) -> bool:
 
 
 def error_message(error: BaseException, place: SqliteLocation) -> str:
-    """Return what a failure means and what to do about it."""
+    """Return what a failure means and what to do."""
     if isinstance(error, StoreError):
         return str(error)
     if _is_table_missing(error):
@@ -333,7 +335,7 @@ def error_message(error: BaseException, place: SqliteLocation) -> str:
 
 
 def missing_file_error(place: SqliteLocation, error: OSError) -> str:
-    """Say why a file cannot even be looked at."""
+    """Return why a file's status cannot be read."""
     folder = Path(place.path).parent
     if isinstance(error, FileNotFoundError) and not folder.is_dir():
         return f"the folder {folder} of the ledger is missing: create it"

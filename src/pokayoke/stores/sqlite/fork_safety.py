@@ -1,4 +1,9 @@
-"""A fork must not carry an open file or a held lock over: both are let go of before it, and begun anew in the child."""
+"""Forks: every open file and held lock is released before a fork and made anew in the child.
+
+In: objects that use a file under a lock.
+Out: the same objects, usable in parent and child.
+Never: an open file or a held lock that a child inherits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from pokayoke.stores.sqlite.connection import SqliteConnection
 
 
 class ForkSafe(ABC):
-    """What uses a file under a lock, and stands still while its process is forked.
+    """A user of a file under a lock, which pauses while its process forks.
 
     Args:
         connection: to the file; used under the lock only.
@@ -26,27 +31,27 @@ class ForkSafe(ABC):
         fork_safe_objects.add(self)
 
     def close_for_fork(self) -> None:
-        """Wait for what runs, let go of the file, and begin nothing until `resume_in_parent`."""
+        """Wait for running work, close the file, and start nothing until `resume_in_parent`."""
         self._gate.acquire()
         self._connection.close()
 
     def resume_in_parent(self) -> None:
-        """End a pause, in the parent."""
+        """End the pause, in the parent."""
         self._gate.release()
 
     @abstractmethod
     def reset_in_child(self) -> None:
-        """Begin anew, in the child: the threads, and what they wait for, are the parent's."""
+        """Start anew, in the child: the threads, and what they wait for, belong to the parent."""
 
 
 fork_safe_objects: weakref.WeakSet[ForkSafe] = weakref.WeakSet()
-"""Whatever of this process stands still."""
+"""All such objects of this process."""
 _paused_objects: list[ForkSafe] = []
 _fork_lock = threading.Lock()
 
 
 def _close_before_fork() -> None:
-    # One fork at a time: two that each pause half of all would wait for each other.
+    # One fork at a time: two forks that each pause half of the objects would deadlock.
     _fork_lock.acquire()
     for one in tuple(fork_safe_objects):
         one.close_for_fork()
@@ -60,7 +65,7 @@ def _resume_in_parent() -> None:
 
 
 def _reset_in_child() -> None:
-    global _fork_lock  # noqa: PLW0603 - that of the parent may be waited for by threads that are not there any more
+    global _fork_lock  # noqa: PLW0603 - the parent's may be held by threads that do not exist here
     _fork_lock = threading.Lock()
     while _paused_objects:
         _paused_objects.pop().reset_in_child()

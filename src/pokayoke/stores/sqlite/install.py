@@ -1,4 +1,9 @@
-"""Making a ledger in an SQLite file, and looking whether there is one."""
+"""Creates a ledger in an SQLite file, and checks an existing one.
+
+In: a location.
+Out: the identity of the ledger there.
+Never: a file created without `create`, or a damaged file accepted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import uuid
 from typing import Final
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql import migrations
 from pokayoke.stores.sql.dialect import SQLITE
 from pokayoke.stores.sqlite.connection import (
     DAMAGED,
@@ -27,22 +32,22 @@ from pokayoke.stores.sqlite.connection import (
 from pokayoke.stores.sqlite.library import RawConnection, Wait, close_connection
 
 APPLICATION_ID: Final = 0x706B6C67
-"""Marks a file that was made for a ledger: "pklg"."""
+"""Marks a file that was created for a ledger: "pklg"."""
 _SAFE_WAL: Final = 3_051_003
-"""From this version of SQLite on, a checkpoint beside a writer cannot damage the file."""
+"""From this version of SQLite on, a checkpoint next to a writer cannot damage the file."""
 _FULL_CHECK_BYTES: Final = 16_000_000
-"""Up to so many bytes a file is checked as a whole when it is opened."""
+"""Up to this size a file is checked as a whole when it is opened."""
 
 
 def open_ledger(place: SqliteLocation, *, create: bool) -> Identity:
-    """Look whether a file holds a ledger that can be used, and which.
+    """Check that a file holds a usable ledger, and return its identity.
 
     Args:
-        place: where it should lie.
-        create: True adds what is missing.
+        place: location of the file.
+        create: True creates what is missing.
 
     Raises:
-        StoreError: it cannot be used; says why and what to do.
+        StoreError: it cannot be used; the message says why and what to do.
     """
     try:
         found = _find_file(place, create=create)
@@ -53,19 +58,19 @@ def open_ledger(place: SqliteLocation, *, create: bool) -> Identity:
         raw = connect(place, wait, found)
         try:
             _check_integrity(raw, place, found.st_size)
-            meta = schema.parse_meta(raw.execute(schema.READ_META))
+            meta = migrations.parse_meta(raw.execute(migrations.READ_META))
         finally:
             close_connection(raw)
     except Exception as error:
         raise StoreError(error_message(error, place)) from error
-    schema.refuse_unready(meta, place.url)
+    migrations.refuse_unready(meta, place.url)
     return Identity(meta.ledger_id, found.st_dev, found.st_ino, found.st_size)
 
 
 def _find_file(place: SqliteLocation, *, create: bool) -> os.stat_result:
     try:
         if create and not os.path.lexists(place.path):
-            # Values of tools stand in it: nobody else may read it, unless its owner says so.
+            # It holds values of tools: only its owner may read it by default.
             os.close(os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         found = os.stat(place.path)  # noqa: PTH116 - as everywhere else in the store
     except FileExistsError:
@@ -85,9 +90,9 @@ def _find_file(place: SqliteLocation, *, create: bool) -> os.stat_result:
 
 
 def _create_tables(place: SqliteLocation, wait: Wait, found: os.stat_result) -> None:
-    """Create the tables, or bring them to this version; of two who do that at once, one does.
+    """Create the tables or migrate them; of two processes that do so at once, one does.
 
-    A database of somebody else gets the tables beside its own and keeps its journal mode.
+    A database of another application gets the tables next to its own and keeps its journal mode.
     """
     raw = connect(place, wait, found)
     try:
@@ -95,22 +100,22 @@ def _create_tables(place: SqliteLocation, wait: Wait, found: os.stat_result) -> 
         ((tables,),) = raw.execute("SELECT COUNT(*) FROM sqlite_master")
         if not tables:
             raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        raw.execute(schema.CREATE_META)
-        before = schema.parse_meta(raw.execute(schema.READ_META))
-        for statement in schema.migration_statements(before, SQLITE, str(uuid.uuid4())):
+        raw.execute(migrations.CREATE_META)
+        before = migrations.parse_meta(raw.execute(migrations.READ_META))
+        for statement in migrations.migration_statements(before, SQLITE, str(uuid.uuid4())):
             raw.execute(*statement)
         raw.execute("COMMIT")
         ((own,),) = raw.execute("PRAGMA application_id")
         if own == APPLICATION_ID:
             _set_journal_mode(raw, "WAL" if place.library.version >= _SAFE_WAL else "DELETE", wait)
-        # The file itself is complete from the start: its size says whether it was cut off.
+        # The file itself is complete from the start, so its size shows whether it was truncated.
         list(raw.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
     finally:
         close_connection(raw)
 
 
 def _set_journal_mode(raw: RawConnection, mode: str, wait: Wait) -> None:
-    """Say how the file keeps its journal; SQLite itself does not wait here for those who look at the file."""
+    """Set the journal mode; SQLite itself does not wait here for readers."""
     for attempts in itertools.count():
         try:
             list(raw.execute(f"PRAGMA journal_mode = {mode}"))
@@ -122,7 +127,7 @@ def _set_journal_mode(raw: RawConnection, mode: str, wait: Wait) -> None:
 
 
 def _check_integrity(raw: RawConnection, place: SqliteLocation, size: int) -> None:
-    """Look for damage; for all of it if the file is small."""
+    """Check for damage: the whole file if it is small, else its migrations."""
     what = "" if size <= _FULL_CHECK_BYTES else "sqlite_master"
     found = list(raw.execute(f"PRAGMA quick_check({what or 1})"))
     if [tuple(row) for row in found] != [("ok",)]:

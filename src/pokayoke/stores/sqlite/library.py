@@ -1,7 +1,9 @@
-"""The two SQLite libraries of a Python process: the one of `apsw`, and the one of the standard library.
+"""The two SQLite libraries of a Python process: that of `apsw`, and that of the standard library.
 
-Two libraries must never have one file open in one process: the system's locks belong to the process,
-so neither would see the other's, and the file is destroyed within seconds.
+In: a path and the name of a library.
+Out: open connections.
+Never: one file open through two libraries in one process. File locks belong to the process, so neither
+    library would see the other's, and the file would be destroyed within seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pokayoke.errors import StoreError
 from pokayoke.stores.sql.rows import Row
 
 Wait = Callable[[int], bool]
-"""Called with the number of attempts so far; waits a moment and returns True, or False to give up."""
+"""Called with the number of attempts so far; pauses and returns True, or returns False to give up."""
 _ATTEMPTS: Final = 3
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
@@ -34,11 +36,11 @@ class RawConnection(Protocol):
         ...
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Iterable[Row]:
-        """Carry out one statement."""
+        """Run one statement."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
@@ -48,9 +50,9 @@ class Library(msgspec.Struct, frozen=True, gc=False):
     Args:
         name: of the Python module.
         version: of SQLite, as a number: 3_051_003 is 3.51.3.
-        connect: opens a file that exists; takes what waits for others, and the seconds that may take.
-        changes: says how many rows a connection has changed so far.
-        abandon: lets a connection be closed without touching the files that lie there.
+        connect: opens an existing file; takes a function that waits for others, and how many seconds that may take.
+        changes: returns how many rows a connection has changed so far.
+        abandon: lets a connection close without touching the files at its path.
     """
 
     name: str
@@ -74,13 +76,13 @@ def load_library(name: str) -> Library:
 
 
 def error_code(error: BaseException) -> int:
-    """Return SQLite's primary code of an error, or 0 if it is none of SQLite's."""
+    """Return SQLite's primary error code, or 0 for an error of another origin."""
     code: Any = getattr(error, "result", None) or getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
 
 
 def open_connection(use: Library, path: str, found: os.stat_result, wait: Wait, limit: float) -> RawConnection:
-    """Open a file that exists, unless another library has it open in this process (where the system tells).
+    """Open an existing file, unless another library has it open in this process (where the system tells).
 
     Args:
         use: the library.
@@ -91,7 +93,7 @@ def open_connection(use: Library, path: str, found: os.stat_result, wait: Wait, 
 
     Raises:
         StoreError: another library has it open.
-        Exception: the library's own, if SQLite refuses.
+        Exception: the library's own error, if SQLite refuses.
     """
     file = (found.st_dev, found.st_ino)
     for _ in range(_ATTEMPTS):
@@ -118,7 +120,7 @@ _own_connections: dict[int, tuple[str, int, int]] = {}
 
 
 def _is_open_elsewhere(name: str, file: tuple[int, int]) -> bool:
-    """Whether a file is open through another library, as far as that can be known."""
+    """Whether a file is open through another library, as far as that is known."""
     ours = tuple(_own_connections.values())
     through = {library for library, *held in ours if tuple(held) == file}
     if through:
@@ -129,14 +131,14 @@ def _is_open_elsewhere(name: str, file: tuple[int, int]) -> bool:
 
 
 def _has_foreign_apsw(ours: int) -> bool:
-    """Whether the user has connections of apsw. They are counted and not touched: another thread may use them."""
+    """Whether the user has apsw connections. They are only counted: another thread may be using them."""
     module: Any = sys.modules.get("apsw")
     return module is not None and len(module.connections()) > ours
 
 
 def _load_apsw() -> Library:
     try:
-        import apsw  # noqa: PLC0415 - for those who use it
+        import apsw  # noqa: PLC0415 - loaded on use
     except ImportError:
         raise StoreError("apsw is not installed: run `pip install apsw`, or add ?library=sqlite3 to the URL") from None
 
@@ -155,10 +157,10 @@ def _load_apsw() -> Library:
 
 
 def _load_sqlite3() -> Library:
-    import sqlite3  # noqa: PLC0415 - for those who use it
+    import sqlite3  # noqa: PLC0415 - loaded on use
 
     def connect(path: str, _: Wait, limit: float) -> RawConnection:
-        # The standard library takes no busy handler: it waits as SQLite does, in longer and longer moments.
+        # The standard library takes no busy handler: it waits as SQLite does, in growing intervals.
         return sqlite3.connect(
             f"file:{quote(path)}?mode=rw", uri=True, timeout=limit, isolation_level=None, check_same_thread=False
         )
@@ -170,13 +172,13 @@ def _load_sqlite3() -> Library:
         return cast("sqlite3.Connection", raw).total_changes
 
     def abandon(_: RawConnection) -> None:
-        """The module has no such option (before Python 3.12)."""
+        """Do nothing: the module has no such option (before Python 3.12)."""
 
     return Library("sqlite3", version, connect, count_changes, abandon)
 
 
 def _iter_open_files() -> Iterator[os.stat_result]:
-    """Every file that this process has open; nothing where the system does not tell."""
+    """Yield the status of every open file of this process; nothing where the system does not tell."""
     try:
         names = os.listdir(_OPEN_FILES)  # noqa: PTH208 - names are all we need
     except OSError:

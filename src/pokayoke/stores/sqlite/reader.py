@@ -1,4 +1,9 @@
-"""Reads of a ledger's file beside its writer."""
+"""Reads a ledger's file next to its writer.
+
+In: statements that change nothing.
+Out: rows.
+Never: a read in a forked process on its parent's connection.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ PROCESS_FORKED: Final = "this process was forked behind Python's back: open the 
 
 
 class SqliteReader(ForkSafe):
-    """Reads beside the writer, in the caller's thread."""
+    """Reads in the caller's thread, next to the writer."""
 
     def fetch(self, statement: Statement) -> list[Row]:
         """Return the rows of a statement.
@@ -36,11 +41,11 @@ class SqliteReader(ForkSafe):
                 raise StoreError(self._connection.handle_failure(error)) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._gate:
             self._closed = True
             self._connection.close()
 
     def reset_in_child(self) -> None:
-        """Begin anew after a fork."""
+        """Start anew after a fork."""
         self._gate, self._process = threading.RLock(), os.getpid()

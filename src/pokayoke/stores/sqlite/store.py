@@ -1,4 +1,9 @@
-"""The ledger in an SQLite file: durable on one machine, shared by its processes."""
+"""The ledger in an SQLite file: durable on one machine, shared by its processes.
+
+In: operations and queries.
+Out: rows as values of the core.
+Never: a tool that starts before its claim is on the disk.
+"""
 
 from __future__ import annotations
 
@@ -30,39 +35,39 @@ PREFIX = "sqlite:///"
 
 
 class StatementExecutor(Protocol):
-    """What an act needs of a connection."""
+    """The part of a connection that an operation needs."""
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Carry out one statement and return its rows."""
+        """Run one statement and return its rows."""
         ...
 
     def execute_write(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Carry out one statement that changes rows."""
+        """Run one statement that changes rows."""
         ...
 
 
 class SqliteStore(SqlStore):
     """Keeps everything in one file; a claim is on the disk before its tool starts.
 
-    The threads of a process write together, one of them for all; processes wait for each other. The
-    file may be your own database: then the ledger's tables stand beside yours, and `settle_on`
-    completes an effect in your own transaction. Never use two SQLite libraries on one file in one
-    process (the `sqlite3` module has another one than `apsw`): they destroy it. If you open the file
-    with `sqlite3`, let the store use that as well: `sqlite:///app.db?library=sqlite3`.
+    The threads of a process write together, one of them for all; processes wait for each other. The file may
+    be your own database: then the ledger's tables stand next to yours, and `settle_on` completes an effect in
+    your own transaction. Never use two SQLite libraries on one file in one process (the `sqlite3` module has
+    another one than `apsw`): they destroy it. If you open the file with `sqlite3`, let the store use that as
+    well: `sqlite:///app.db?library=sqlite3`.
 
     Args:
-        url: `sqlite:///relative.db` or `sqlite:////absolute/path.db`; `?library=sqlite3` at its end
-            takes the standard library's SQLite instead of the current one of `apsw`, which is faster.
-        create: True adds the tables where they are missing, and creates the file if it is.
+        url: `sqlite:///relative.db` or `sqlite:////absolute/path.db`; `?library=sqlite3` at its end selects the
+            standard library's SQLite instead of that of `apsw`, which is newer and faster.
+        create: True creates missing tables, and the file if it is missing.
         limit: seconds to wait for other processes before a call is refused.
         clock: returns the wall-clock second; for `prune`.
 
     Attributes:
-        ledger_id: which ledger this is; made once, when the tables were.
+        ledger_id: id of the ledger, created with its tables.
 
     Raises:
-        StoreError: the file cannot be used, or is not (or no longer) the ledger it was; says what to do.
-        MissingExtraError: there is a key to seal with, but `cryptography` is not installed.
+        StoreError: the file cannot be used, or is not (or no longer) the ledger it was; the message says what to do.
+        MissingExtraError: a key to seal with is set, but `cryptography` is not installed.
     """
 
     def __init__(
@@ -77,28 +82,28 @@ class SqliteStore(SqlStore):
         self._reader = SqliteReader(SqliteConnection(place, self._identity))
         self._notes = WriterCache(self._seal)
         self._writer = SqliteWriter(SqliteConnection(place, self._identity), limit, f"pokayoke {Path(place.path).name}")
-        # Also at the end of the interpreter: what waits is written, and nobody hangs.
+        # Also at the end of the interpreter: waiting jobs are written, and no thread hangs.
         weakref.finalize(self, _close_both, self._writer, self._reader)
 
-    # -- acts ------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------
 
-    def run(self, act: Operation[T]) -> T:
-        """Carry out an act in the writer's next transaction."""
-        return self._writer.run_work(self._build_cached_work(act))
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation in the writer's next transaction."""
+        return self._writer.run_work(self._build_cached_work(operation))
 
-    async def arun(self, act: Operation[T]) -> T:
+    async def arun(self, operation: Operation[T]) -> T:
         """`run` without blocking the event loop."""
-        return await self._writer.arun_work(self._build_cached_work(act))
+        return await self._writer.arun_work(self._build_cached_work(operation))
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection to the ledger's file.
 
-        The connection is one of the store's SQLite library, or SQLAlchemy's around one.
-        Do not call other methods of the store, or start another guarded write, before you commit: they
-        wait for your transaction. Begin it with `BEGIN IMMEDIATE`.
+        The connection belongs to the store's SQLite library, or is SQLAlchemy's around one. Begin it with
+        `BEGIN IMMEDIATE`. Before you commit, do not call other methods of the store or start another guarded
+        write: they would wait for your transaction.
 
         Raises:
-            StoreError: it is no such connection, or in no transaction, or the ledger is locked.
+            StoreError: the connection is of another kind or in no transaction, or the ledger is locked.
         """
         guest = UserTransaction(conn, self._place, self._identity)
         try:
@@ -107,11 +112,11 @@ class SqliteStore(SqlStore):
             raise StoreError(error_message(error, self._place)) from error
 
     def close(self) -> None:
-        """Finish what waits, then let go of the file."""
+        """Finish waiting jobs, then close the file."""
         _close_both(self._writer, self._reader)
 
     def prune(self, before: float, *, by: str, now: float) -> int:
-        """Forget what was settled, answered or left idle before a wall-clock second, in small transactions."""
+        """Delete what was settled, answered or left idle before a wall-clock second, in small transactions."""
         gone = 0
 
         def prune_chunk(connection: SqliteConnection) -> int:
@@ -136,12 +141,12 @@ class SqliteStore(SqlStore):
     def _fetch_rows(self, statement: Statement) -> Sequence[Row]:
         return self._reader.fetch(statement)
 
-    def _build_cached_work(self, act: Operation[T]) -> Callable[[SqliteConnection], T]:
+    def _build_cached_work(self, operation: Operation[T]) -> Callable[[SqliteConnection], T]:
         notes, seal, clock = self._notes, self._seal, self._clock
 
         def apply_operation(connection: SqliteConnection) -> T:
-            books = notes.read_rows(connection, act.need)
-            changes, result = act.decide(books)
+            books = notes.read_rows(connection, operation.need)
+            changes, result = operation.decide(books)
             for statement in statements.write_statements(changes, books, seal, clock()):
                 connection.execute_write(*statement)
             notes.remember_writes(changes)
@@ -149,13 +154,13 @@ class SqliteStore(SqlStore):
 
         return apply_operation
 
-    def _build_work(self, act: Operation[T]) -> Callable[[StatementExecutor], T]:
+    def _build_work(self, operation: Operation[T]) -> Callable[[StatementExecutor], T]:
         seal, clock = self._seal, self._clock
 
         def apply_operation(tables: StatementExecutor) -> T:
-            found = [tables.fetch(*statement) for statement in statements.read_statements(act.need)]
-            books = statements.parse_rows(act.need, found, seal)
-            changes, result = act.decide(books)
+            found = [tables.fetch(*statement) for statement in statements.read_statements(operation.need)]
+            books = statements.parse_rows(operation.need, found, seal)
+            changes, result = operation.decide(books)
             for statement in statements.write_statements(changes, books, seal, clock()):
                 tables.execute_write(*statement)
             return result
@@ -182,10 +187,10 @@ def _close_both(writer: SqliteWriter, reader: SqliteReader) -> None:
 
 
 def _parse_url(url: str, limit: float) -> SqliteLocation:
-    """Return where a URL leads.
+    """Return the location that a URL names.
 
     Raises:
-        StoreError: it names no file, or an option that is unknown.
+        StoreError: it names no file, or an unknown option.
     """
     path, _, options = url.removeprefix(PREFIX).partition("?")
     if not url.startswith(PREFIX) or not path or path.startswith(":"):
@@ -195,5 +200,5 @@ def _parse_url(url: str, limit: float) -> SqliteLocation:
     option, _, name = options.partition("=")
     if option not in ("", "library"):
         raise StoreError(f"{url!r} has an unknown option {option!r}: the only one is ?library=apsw or ?library=sqlite3")
-    # Later the process may change its folder, but not the ledger.
+    # The process may change its folder later; the ledger stays the same.
     return SqliteLocation(url, os.path.abspath(path), limit, load_library(name or "apsw"))  # noqa: PTH100 - Path.absolute() keeps `..`

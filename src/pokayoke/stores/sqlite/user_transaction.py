@@ -1,4 +1,9 @@
-"""The user's own connection to the file that holds the ledger: a guest in their transaction."""
+"""The user's own connection to the ledger's file: an operation inside their transaction.
+
+In: the user's connection, with an open transaction.
+Out: rows, and writes that the user commits.
+Never: a commit or rollback, or a write to another file than the store's.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
 from pokayoke.errors import StoreError
-from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql import migrations
 from pokayoke.stores.sql.rows import Row
 from pokayoke.stores.sqlite.connection import Identity, SqliteLocation, refuse_mounted, refuse_other_names
 
@@ -19,12 +24,12 @@ class _Cursor(Protocol):
 
 
 class UserTransaction:
-    """Reads and writes on a connection of the user, in the transaction that they have begun and will end.
+    """Reads and writes on a user's connection, in the transaction that they began and will end.
 
     Args:
-        conn: a connection of the store's own SQLite library, or what wraps one as SQLAlchemy does.
-        place: where the ledger lies.
-        identity: which ledger it is.
+        conn: a connection of the store's own SQLite library, or a wrapper around one as SQLAlchemy's.
+        place: location of the ledger.
+        identity: the ledger to expect there.
 
     Raises:
         StoreError: the connection is of another kind, leads elsewhere, or has no open transaction.
@@ -42,15 +47,15 @@ class UserTransaction:
         self._check_ledger(place, identity)
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Carry out one statement and return its rows."""
+        """Run one statement and return its rows."""
         return list(self._cursor.execute(sql, values))
 
     def execute_write(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Carry out one statement that changes rows."""
+        """Run one statement that changes rows."""
         self._cursor.execute(sql, values)
 
     def _check_ledger(self, place: SqliteLocation, identity: Identity) -> None:
-        """The same file and the same ledger: a copy has the same id, another file may have got the name."""
+        """Check file and ledger id: a copy has the same id, and another file may have taken the name."""
         path = next(str(row[2]) for row in self.fetch("PRAGMA database_list") if row[1] == "main")
         try:
             found = os.stat(path)  # noqa: PTH116 - an empty path is a database in memory, which Path would take for "."
@@ -62,14 +67,14 @@ class UserTransaction:
             )
         refuse_other_names(path, found)
         refuse_mounted(path)
-        meta = schema.parse_meta(self.fetch(schema.READ_META))
+        meta = migrations.parse_meta(self.fetch(migrations.READ_META))
         if meta.ledger_id != identity.ledger_id:
             raise StoreError(f"{place.path} holds another ledger than before; nothing is written")
-        schema.refuse_newer(meta)
+        migrations.refuse_newer(meta)
 
 
 def _open_cursor(raw: Any, library: str) -> _Cursor:
-    """A cursor that hands out plain rows, whatever the user's connection does with them."""
+    """Return a cursor that returns plain rows, whatever row factory the user's connection has."""
     cursor = raw.cursor()
     if library == "apsw":
         cursor.row_trace, cursor.exec_trace = _return_row, _allow_statement
@@ -87,7 +92,7 @@ def _allow_statement(*_: object) -> bool:
 
 
 def _driver_connection(conn: Any) -> Any:
-    """The connection of the driver behind what the user has in hand."""
+    """Return the driver's connection behind the user's."""
     inner: Any = getattr(conn, "connection", conn)
     for name in _DRIVER_ATTRIBUTES:
         found: Any = getattr(inner, name, None)

@@ -1,8 +1,12 @@
-"""One writer at a time for all threads of a process: what waits together is committed together.
+"""One writer at a time for all threads of a process, with group commit.
 
-A flush to the disk costs as much as hundreds of statements. So callers queue their acts, and whoever finds nobody
-writing carries out everything that waits in one transaction, answers everybody, and hands over to one of those who
-came meanwhile. A caller that is alone so needs no other thread, which would have to be woken twice.
+A flush to the disk costs as much as hundreds of statements. So callers queue their jobs. A caller that finds
+no writer at work leads: it runs all waiting jobs in one transaction, answers them, and hands over to one of the
+callers that arrived meanwhile. A single caller therefore needs no other thread, which would have to be woken twice.
+
+In: functions that read and write on the connection.
+Out: their results, after the commit.
+Never: an answer before its commit, or a caller that waits without end.
 """
 
 from __future__ import annotations
@@ -28,27 +32,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MAX_BATCH: Final = 256
-"""Acts in one transaction; more would make the first of them wait."""
+"""Jobs in one transaction; more would delay the first of them."""
 _GATHERING: Final = 0.5
-"""Share of a transaction's time that the next one waits for those who were in it, but never longer than"""
+"""Share of a transaction's time that the next one waits for its callers to return, but never longer than"""
 _GATHERING_MOST: Final = 0.002
 _WRITER_ENDED: Final = "the writer of the ledger has ended; nothing is known of what was asked of it last"
 _NO_THREAD: Final = "the system gives no thread that could write the ledger; nothing was written"
 _LOOK_AFTER: Final = 1.0
-"""Seconds after which a waiting caller looks whether anybody still works for it."""
+"""Seconds after which a waiting caller checks whether the leader is still alive."""
 
 
 class WriteJob(Generic[T]):
-    """One piece of work that waits for its turn.
+    """One job that waits for its turn.
 
     Args:
-        work: reads and writes; it may be called again if others of its transaction fail.
-        wake: lets the caller look, when result or error stands or it has to lead. It may raise a RuntimeError if
-            the caller was woken before, and has not looked.
-        thread: that of a caller who may be asked to write for all; None if it may not, or waits no more.
+        work: reads and writes; it may be called again if other jobs of its transaction fail.
+        wake: wakes the caller when result or error is set or it has to lead. It may raise a RuntimeError if the
+            caller was woken before and has not looked yet.
+        thread: of a caller that may be asked to lead; None if it may not, or no longer waits.
 
     Attributes:
-        next: whom the caller wakes when it goes on; at most one.
+        next: the job whose caller this one wakes when it goes on; at most one.
     """
 
     __slots__ = ("_wake", "asked", "error", "leads", "next", "result", "stands", "thread", "work")
@@ -64,32 +68,32 @@ class WriteJob(Generic[T]):
         self.error: BaseException | None = None
 
     def mark_done(self) -> None:
-        """Say that result or error stands."""
+        """Mark result or error as final."""
         self.stands = True
         self.wake_caller()
 
     def wake_caller(self) -> None:
-        """Wake the caller. One that was thrown out of its waiting does not look any more."""
+        """Wake the caller. A caller whose wait was interrupted no longer checks."""
         with suppress(RuntimeError):
             self._wake()
 
     def wake_next(self) -> None:
-        """Wake the next, once: the caller does when it goes on, or who answers it if it has left meanwhile."""
+        """Wake the next caller, once: by this caller when it goes on, or by the leader if it has left meanwhile."""
         with suppress(IndexError):
             self.next.pop().wake_caller()
 
     def result_or_raise(self) -> T:
-        """Return what the work returned, or raise what it raised."""
+        """Return the result of the work, or raise its error."""
         if self.error is not None:
             raise self.error
-        return self.result  # type: ignore[return-value]  # no error: it stands
+        return self.result  # type: ignore[return-value]  # no error: it is set
 
 
 class SqliteWriter(ForkSafe):
-    """Carries out jobs in the order in which they come, many in one transaction.
+    """Runs jobs in the order of arrival, many in one transaction.
 
     Args:
-        connection: used by one thread at a time, the one that leads.
+        connection: used by one thread at a time, the leader.
         limit: seconds a job waits for other processes.
         name: of the thread that leads when no caller can.
     """
@@ -99,14 +103,14 @@ class SqliteWriter(ForkSafe):
 
     def __init__(self, connection: SqliteConnection, limit: float, name: str) -> None:
         super().__init__(connection)
-        # No longer than a lock can be waited for, twice over.
+        # At most half of what a lock can be waited for, because it is waited for twice.
         self._limit, self._name = min(limit, threading.TIMEOUT_MAX / 4), name
 
     def run_work(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Have it done and wait for it. A caller that is interrupted leaves it to the others.
+        """Run a job and wait for it. A caller that is interrupted leaves the job to the others.
 
         Raises:
-            StoreError: the store is closed, or the work was not carried out.
+            StoreError: the store is closed, or the job was not carried out.
         """
         turn = threading.Lock()
         turn.acquire()
@@ -123,7 +127,7 @@ class SqliteWriter(ForkSafe):
             if job.leads:
                 self._lead_writes(job)
         finally:
-            if not job.stands:  # thrown out of its waiting: it is asked to lead before this, or not any more
+            if not job.stands:  # its wait was interrupted: it was asked to lead before this, or never will be
                 with self._state:
                     job.thread = None
             job.thread = None
@@ -132,14 +136,14 @@ class SqliteWriter(ForkSafe):
             if job.leads:
                 try:
                     self._hand_over()
-                except BaseException:  # an interrupt; if it comes first thing, nobody would ever lead again
+                except BaseException:  # an interrupt at the first step would leave the writer without a leader
                     self._hand_over()
                     raise
         return job.result_or_raise()
 
     async def arun_work(self, work: Callable[[SqliteConnection], T]) -> T:
-        """`run_work` without blocking the event loop. A caller that is cancelled leaves it to the others."""
-        import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
+        """`run_work` without blocking the event loop. A caller that is cancelled leaves the job to the others."""
+        import asyncio  # noqa: PLC0415 - 20 ms of import, needed by asynchronous callers only
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -152,7 +156,7 @@ class SqliteWriter(ForkSafe):
             try:
                 loop.call_soon_threadsafe(resolve_future)
             except RuntimeError:
-                return  # the loop was closed: nobody waits any more
+                return  # the loop was closed: no caller waits any more
 
         job = WriteJob(work, wake_loop)
         with self._state:
@@ -164,27 +168,27 @@ class SqliteWriter(ForkSafe):
         return job.result_or_raise()
 
     def close(self) -> None:
-        """Finish what waits, then let go of the file. Closing twice does no harm."""
+        """Finish waiting jobs, then close the file. Closing twice does no harm."""
         ended = threading.Lock()
         with self._state:
             if self._closed:
                 return
             self._closed = True
             if self._led and self._leader is threading.current_thread():
-                return  # collected in the middle of leading: it lets go when it hands over
+                return  # garbage-collected while leading: the file is closed at the hand-over
             if self._led:
                 ended.acquire()
                 self._waiting.append(WriteJob(lambda _: None, ended.release))
-        # Other processes can make the last transaction wait that long, and no longer.
+        # Other processes can delay the last transaction that long, and no longer.
         ended.acquire(timeout=2 * self._limit + _LOOK_AFTER)
         self._release_file()
         if self._thread is not None:
             self._thread.join(2 * self._limit + _LOOK_AFTER)
 
     def reset_in_child(self) -> None:
-        """Begin anew after a fork: what waits, and the threads, belong to the parent."""
+        """Start anew after a fork: waiting jobs and threads belong to the parent."""
         self._waiting: deque[WriteJob[Any]] = deque()
-        # Reentrant: a store that is collected in the middle of anything closes itself.
+        # Reentrant: a store may be garbage-collected, and closed by that, at any point.
         self._gate, self._state = threading.Lock(), threading.RLock()
         self._led, self._leader = False, threading.current_thread()
         self._thread: threading.Thread | None = None
@@ -194,30 +198,30 @@ class SqliteWriter(ForkSafe):
         self._size, self._seconds = 1, 0.0
         self._full: threading.Lock | None = None
 
-    # -- who leads ---------------------------------------------------------------------------------
+    # -- leading -----------------------------------------------------------------------------------
 
     def _enqueue_job(self, job: WriteJob[Any]) -> None:
-        """Let a job wait; if nobody leads, somebody is expected to."""
+        """Queue a job; if no thread leads, the caller has to see to it."""
         if self._closed:
             raise StoreError(STORE_CLOSED)
         if self._process != os.getpid():
             raise StoreError(PROCESS_FORKED)
         self._waiting.append(job)
         if len(self._waiting) >= self._size:
-            full, self._full = self._full, None  # at once: a signal's handler may come here in the middle of it
+            full, self._full = self._full, None  # in one step: a signal handler may enter here in between
             if full is not None:
                 full.release()
 
     def _wait_for_turn(self, job: WriteJob[Any], turn: threading.Lock, thread: threading.Thread) -> None:
-        """Wait until a job is done or its caller is asked to lead."""
+        """Wait until a job is done or its caller has to lead."""
         while not turn.acquire(timeout=_LOOK_AFTER) and not job.stands:
-            # A signal's handler may ask in the middle of its own thread's leading, which cannot go on meanwhile.
+            # A signal handler may call while its own thread leads, which cannot go on until the handler returns.
             if self._leader is thread and not job.leads:
                 raise StoreError(_WRITER_ENDED)
             self._check_leader()
 
     def _schedule_check(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look once in a while, as long as anybody waits in an event loop."""
+        """Check the leader now and then, as long as a caller waits in an event loop."""
         if loop not in self._watching:
             self._watching.add(loop)
             loop.call_later(_LOOK_AFTER, self._run_scheduled_check, loop)
@@ -229,14 +233,14 @@ class SqliteWriter(ForkSafe):
             self._schedule_check(loop)
 
     def _check_leader(self) -> None:
-        """If who led is gone without a word, tell those who wait; the next caller leads."""
+        """If the leader's thread has died, refuse all waiting jobs; the next caller leads."""
         with self._state:
             if self._led and not self._leader.is_alive():
                 self._led = False
                 self._refuse_all(_WRITER_ENDED, None)
 
     def _pending_jobs(self) -> list[WriteJob[Any]]:
-        """The first of those who wait. They stay in the queue until they are answered, whatever interrupts."""
+        """Return the first waiting jobs. They stay queued until they are answered, even after an interrupt."""
         with self._state:
             waiting = self._waiting
             while waiting and waiting[0].stands:
@@ -244,12 +248,12 @@ class SqliteWriter(ForkSafe):
             return [job for job in islice(waiting, _MAX_BATCH) if not job.stands] if waiting else []
 
     def _lead_writes(self, own: WriteJob[Any] | None) -> None:
-        """Carry out what waits; with a job of one's own, until that is done."""
+        """Run waiting jobs; a leader with a job of its own stops when that is done."""
         while True:
             self._wait_for_batch()
             jobs = self._pending_jobs()
             self._size, begun = len(jobs), time.monotonic()
-            # When one's own is done, others go on with the rest.
+            # Once the leader's own job is done, another caller goes on with the rest.
             while jobs and not (own is not None and own.stands):
                 with self._gate:
                     jobs = self._run_batch(jobs)
@@ -258,17 +262,17 @@ class SqliteWriter(ForkSafe):
                 return
 
     def _wait_for_batch(self) -> None:
-        """Wait a moment for those who were just answered: together they need one flush, not two."""
+        """Wait a moment for the callers that were just answered: together they need one flush, not two."""
         if self._size > 1:
             full = threading.Lock()
             full.acquire()
             self._full = full
-            if len(self._waiting) < self._size:  # the last of them may have come before it could say so
+            if len(self._waiting) < self._size:  # the last of them may have arrived before `_full` was set
                 full.acquire(timeout=min(self._seconds * _GATHERING, _GATHERING_MOST))
             self._full = None
 
     def _hand_over(self) -> None:
-        """Let one of those who wait lead; without one, nobody does. Whoever does not lead hands over nothing."""
+        """Pass the lead to a waiting caller, if there is one. A thread that does not lead passes on nothing."""
         with self._state:
             if not self._led or self._leader is not threading.current_thread():
                 return
@@ -285,7 +289,7 @@ class SqliteWriter(ForkSafe):
                     self._release_file()
 
     def _lead_in_thread(self) -> None:
-        """Let the thread lead that no caller waits in; without one, whoever waits is told so."""
+        """Let the background thread lead; if it cannot be started, refuse all waiting jobs."""
         if self._thread is None or not self._thread.is_alive():
             self._calls = queue.SimpleQueue()
             thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
@@ -300,7 +304,7 @@ class SqliteWriter(ForkSafe):
         self._calls.put(True)
 
     def _serve(self) -> None:
-        """Do what the thread is for, until the store is closed."""
+        """Run the background thread, until the store is closed."""
         while self._calls.get():
             try:
                 self._lead_writes(None)
@@ -315,7 +319,7 @@ class SqliteWriter(ForkSafe):
     # -- a transaction -----------------------------------------------------------------------------
 
     def _run_batch(self, jobs: list[WriteJob[Any]]) -> list[WriteJob[Any]]:
-        """Carry out jobs in one transaction and answer them. Returns those that have to be done (again)."""
+        """Run jobs in one transaction and answer them. Returns those that have to run (again)."""
         connection = self._connection
         connection.patience = max(0.0, jobs[0].asked + self._limit - time.monotonic())
         try:
@@ -326,7 +330,7 @@ class SqliteWriter(ForkSafe):
                     job.mark_done()
                     return [other for other in jobs if other is not job]
             connection.commit()
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+        except Exception as error:  # noqa: BLE001 - whatever the error, every caller needs an answer
             return self._handle_failure(jobs, error)
         except BaseException:
             connection.roll_back()
@@ -335,7 +339,7 @@ class SqliteWriter(ForkSafe):
         return []
 
     def _run_job(self, job: WriteJob[Any]) -> bool:
-        """Carry out one job. Returns False if it failed half-way: then the others have to be done without it."""
+        """Run one job. Returns False if it failed after a write: the others then have to run without it."""
         before = self._connection.count_changes()
         job.error = None
         try:
@@ -348,7 +352,7 @@ class SqliteWriter(ForkSafe):
         return True
 
     def _handle_failure(self, jobs: list[WriteJob[Any]], error: Exception) -> list[WriteJob[Any]]:
-        """Nothing was written. Whoever has waited long enough is told why, the others go on waiting."""
+        """Refuse the jobs that have waited long enough; the others go on waiting. Nothing was written."""
         said = self._connection.handle_failure(error)
         now = time.monotonic()
         left = [job for job in jobs[1:] if is_busy(error) and now < job.asked + self._limit]
@@ -367,9 +371,9 @@ class SqliteWriter(ForkSafe):
 
 
 def _answer_jobs(jobs: list[WriteJob[Any]]) -> None:
-    """Say that results stand, and let each thread that goes on wake the next.
+    """Mark results as final, and let each thread that goes on wake the next.
 
-    Only one of them can run at a time: woken at once, they would only wake up to wait for each other again.
+    Only one of them can run at a time: woken all at once, they would wait for each other again.
     """
     first: WriteJob[Any] | None = None
     for job in reversed(jobs):
@@ -379,9 +383,9 @@ def _answer_jobs(jobs: list[WriteJob[Any]]) -> None:
             if first is not None:
                 job.next.append(first)
             first = job
-            job.stands = True  # last: who happens to look goes on at once
+            job.stands = True  # last: a caller that checks now goes on at once
     if first is not None:
         first.wake_caller()
     for job in jobs:
-        if job.next and job.thread is None:  # thrown out of its waiting just now, and it may not have seen the next
+        if job.next and job.thread is None:  # its wait was interrupted just now, perhaps before it saw `next`
             job.wake_next()
