@@ -1,1 +1,1 @@
-"""Questions to a person, and how they reach one."""
+"""Questions to a person: answering, announcing and signing them."""

@@ -1,7 +1,11 @@
 """Questions to people: list them, answer them, wait for an answer.
 
-A question lives in the store and nowhere else. So it survives a restart, any process may answer it, and
-waiting for it holds nothing: no transaction, no connection, no thread.
+A question lives in the store and nowhere else. So it survives a restart, any process may answer it, and waiting
+for it holds no transaction, no connection and no thread.
+
+In: ids and answers of people.
+Out: questions in their present state.
+Never: an answer to another question than the one it names.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ _REVIEW = "rv-"
 
 
 class Approvals:
-    """What people are asked. A question is bound to one call; an edited call asks anew.
+    """The questions of a store. A question is bound to one call; an edited call asks again.
 
     Args:
         store: holds the questions.
-        clock: says when.
-        reviewed: told of a person's consent to go on after an invalid output; the run's latch is open by then.
+        clock: gives the time.
+        reviewed: called when a person consents to go on after an invalid output; the run's latch is open by then.
     """
 
     def __init__(
@@ -40,16 +44,16 @@ class Approvals:
         self._clock: Clock = clock or SystemClock()
 
     def list(self, *, waiting: bool = True) -> tuple[Approval, ...]:
-        """Return the questions, oldest first; only those that wait, unless told otherwise."""
+        """Return the questions, oldest first; with `waiting`, only those that wait for an answer."""
         now = self._clock.now()
         known = (approval.at(now) for approval in self._store.approvals())
         return tuple(a for a in known if a.status == "waiting" or not waiting)
 
     def get(self, approval_id: str) -> Approval:
-        """Return one question as it stands now.
+        """Return one question in its present state.
 
         Raises:
-            StoreError: there is no such question, or several, or its arguments cannot be opened with the keys at hand.
+            StoreError: there is no such question, there are several, or no present key opens its arguments.
         """
         found = self._store.approval(approval_id)
         if found is None:
@@ -57,19 +61,19 @@ class Approvals:
         return found.at(self._clock.now())
 
     def approve(self, approval_id: str, *, by: str = "unnamed", reason: str = "") -> Approval:
-        """Say yes. The same call, sent again, then runs. Errors as in `answer`."""
+        """Approve. The same call then runs when it is sent again. Errors as in `answer`."""
         return self.answer(approval_id, approved=True, by=by, reason=reason)
 
     def deny(self, approval_id: str, *, by: str = "unnamed", reason: str = "") -> Approval:
-        """Say no. The same call, sent again, is refused. Errors as in `answer`."""
+        """Deny. The same call stays refused when it is sent again. Errors as in `answer`."""
         return self.answer(approval_id, approved=False, by=by, reason=reason)
 
     def answer(self, approval_id: str, *, approved: bool, by: str, reason: str) -> Approval:
-        """Answer a question. A yes to a review opens the latch of its run in the same act.
+        """Answer a question. Approving a review opens the latch of its run in the same transaction.
 
         Raises:
-            StoreError: there is no such question, or several, or it does not wait any more.
-            UsageError: the id is no text.
+            StoreError: there is no such question, there are several, or it no longer waits.
+            UsageError: the id is not a text.
         """
         approval_id, now = as_text_id(approval_id, "approval_id"), self._clock.now()
         if approved and approval_id.startswith(_REVIEW):
@@ -81,7 +85,7 @@ class Approvals:
         return self._store.answer(approval_id, approved=approved, by=by, reason=reason, now=now)
 
     def wait(self, approval_id: str, timeout: float | None = 60.0) -> Approval:
-        """Block until the question is answered or has expired, `timeout` seconds at most (None: until then).
+        """Block until the question is answered or has expired, at most `timeout` seconds (None: no limit).
 
         Raises:
             StoreError: there is no such question.
@@ -95,7 +99,7 @@ class Approvals:
 
     async def await_(self, approval_id: str, timeout: float | None = 60.0) -> Approval:  # noqa: ASYNC109 - as in `wait`
         """`wait` without blocking the event loop."""
-        from asyncio import to_thread  # noqa: PLC0415 - 20 ms of import, for those who await
+        from asyncio import to_thread  # noqa: PLC0415 - 20 ms of import, needed by asynchronous callers only
 
         for pause in self._poll_pauses(timeout):
             # A durable store reads from a disk or a network.
@@ -106,7 +110,7 @@ class Approvals:
         raise AssertionError("the last round returns")
 
     def _poll_pauses(self, timeout: float | None) -> Generator[float | None]:
-        """Seconds to wait before each further look, longer and longer; None when the time is over."""
+        """Yield the seconds to wait before each further check, growing; None when the time is over."""
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
         pause = _FIRST_PAUSE
         while (left := end - self._clock.monotonic()) > 0:
@@ -116,11 +120,11 @@ class Approvals:
 
 
 def review_operation(review: Approval, *, by: str, reason: str, now: float) -> Operation[Approval]:
-    """Consent to a review and open the latch of its run, in one act: neither holds without the other.
+    """Approve a review and open the latch of its run, in one transaction.
 
     Args:
         review: the question, of kind `output`.
-        by: who consents.
+        by: the person.
         reason: why.
         now: wall-clock second.
     """

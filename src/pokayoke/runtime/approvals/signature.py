@@ -1,7 +1,11 @@
-"""Signed messages about approvals: who sent this, when, and to which address.
+"""Signed messages about approvals: sender, time and address.
 
-One scheme for both directions: what a guard announces, and what a person's program answers. The
-signature covers the method and the path, so that a yes to one question is never a yes to another.
+One scheme for both directions: the announcements of a guard, and the answers of a person's program. The signature
+covers the method and the path, so that a yes to one question is never a yes to another.
+
+In: a message and a shared secret.
+Out: headers, or the time of a verified message.
+Never: a message accepted that is unsigned, altered, sent to another address or too old.
 """
 
 from __future__ import annotations
@@ -15,13 +19,13 @@ from typing import Final
 from pokayoke.errors import ConfigurationError
 
 SECRET: Final = "POKAYOKE_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
-"""The environment variable with the secret that both sides know."""
+"""The environment variable with the secret that both sides share."""
 TIMESTAMP: Final = "Pokayoke-Timestamp"
 """The header with the wall-clock second at which a message was signed."""
 SIGNATURE: Final = "Pokayoke-Signature"
 """The header with `v1=` and the signature in hexadecimal digits."""
 WINDOW: Final = 300.0
-"""Seconds by which the clocks of both sides may differ; an older message is refused."""
+"""Most seconds between the clocks of both sides; an older message is refused."""
 _LEAST: Final = 16
 _VERSION: Final = "v1="
 
@@ -30,7 +34,7 @@ def secret_from_environment() -> bytes:
     """Return the secret of this process.
 
     Raises:
-        ConfigurationError: there is none, or it can be guessed.
+        ConfigurationError: there is none, or it is short enough to be guessed.
     """
     secret = os.environ.get(SECRET, "").encode("utf-8", "surrogateescape")
     if len(secret) < _LEAST:
@@ -43,7 +47,7 @@ def sign(secret: bytes, method: str, path: str, body: bytes, now: float) -> dict
     """Return the headers that sign a message.
 
     Args:
-        secret: what both sides know.
+        secret: shared by both sides.
         method: such as `POST`.
         path: of the URL, with its query.
         body: of the message.
@@ -56,10 +60,10 @@ def sign(secret: bytes, method: str, path: str, body: bytes, now: float) -> dict
 def verify(
     secret: bytes, method: str, path: str, body: bytes, *, headers: Mapping[str, str | None], now: float
 ) -> float | None:
-    """Return the second at which a message was signed; None if it was not signed, not by us, or too long ago.
+    """Return the second at which a message was signed; None if it is unsigned, forged or too old.
 
     Args:
-        secret: what both sides know.
+        secret: shared by both sides.
         method: of the message.
         path: of the message.
         body: of the message.
@@ -67,7 +71,7 @@ def verify(
         now: wall-clock second.
     """
     stamp, found = headers.get(TIMESTAMP) or "", headers.get(SIGNATURE) or ""
-    # Compared as bytes: a header may hold what is no ASCII, and the time must not tell how much was right.
+    # Compared as bytes, since a header may hold non-ASCII, and in constant time.
     expected = (_VERSION + _message_digest(secret, stamp, method, path, body)).encode()
     if not hmac.compare_digest(expected, found.encode("utf-8", "surrogatepass")):
         return None

@@ -1,8 +1,11 @@
 """Announces new questions to another program, off the path of the call that asked.
 
-What enters: a question. What leaves: a signed POST, sooner or later or never. A receiver that is slow,
-wrong or dead costs no call anything: the question waits in the store, where `pokayoke approvals list`
-finds it, and the trace says that it could not be announced.
+A slow, wrong or dead receiver costs no call anything: the question waits in the store, where `pokayoke approvals
+list` finds it, and the trace records that it could not be announced.
+
+In: questions.
+Out: signed POST requests.
+Never: an exception or a wait in a call, or an unredacted argument.
 """
 
 from __future__ import annotations
@@ -33,30 +36,30 @@ _REMEMBERED: Final = 10_000
 _GOOD, _TRY_AGAIN = range(200, 300), (408, 425, 429)
 _SERVER_ERRORS: Final = 500
 _LEAST_SECONDS: Final = 0.001
-"""A timeout of none would mean not to wait at all."""
+"""Least timeout of a socket, since 0 means not to wait at all."""
 
 
 class _EventSink(Protocol):
-    """What a webhook needs of a trace."""
+    """The part of a trace that a webhook needs."""
 
     redactor: Redactor
 
     def record(self, event: dict[str, Any], /) -> object:
-        """Take an event."""
+        """Record an event."""
         ...
 
 
 class Webhook:
-    """Tells one receiver of new questions. Safe to share between threads; starts its thread with the first one.
+    """Announces questions to one receiver. Safe to share between threads; its thread starts with the first one.
 
     Args:
-        policy: where to, and how long an attempt may take from when the host's address is known.
-        trace: redacts the arguments, and is told what could not be announced.
-        clock: says when.
+        policy: the receiver, and the seconds of an attempt, counted from when the host's address is known.
+        trace: redacts the arguments, and records what could not be announced.
+        clock: gives the time.
         pauses: seconds before each further attempt.
 
     Raises:
-        ConfigurationError: there is no URL, it is neither https nor of this machine, or there is no secret.
+        ConfigurationError: there is no URL, it is neither https nor on this machine, or there is no secret.
     """
 
     def __init__(
@@ -99,13 +102,13 @@ class Webhook:
             if self._thread is None:
                 self._thread = start_thread(
                     "pokayoke-webhook", self._run_worker
-                )  # without one, the next question tries again
+                )  # without a thread, the next question tries again
             self._changed.notify_all()
         if dropped is not None:
             self._record_failure(dropped, "too many questions wait to be announced")
 
     def close(self, timeout: float = 2.0) -> None:
-        """Announce what waits, `timeout` seconds at most, and end the thread. What is left is told to the trace."""
+        """Announce waiting questions for at most `timeout` seconds, and end the thread. The trace records the rest."""
         self.retire()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -120,19 +123,19 @@ class Webhook:
             self._record_failure(approval.id, "closed before it was announced")
 
     def retire(self) -> None:
-        """Take no more questions. Those that wait are announced, and the thread ends."""
+        """Take no more questions. Waiting ones are announced, then the thread ends."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def is_busy(self) -> bool:
-        """True as long as a question waits or is under way."""
+        """True as long as a question waits or is being announced."""
         with self._lock:
             return bool(self._waiting) or self._under_way is not None
 
     def reset_after_fork(self) -> None:
-        """Start anew in a child process: what waits is the parent's to announce."""
+        """Start anew in a child process: waiting questions are the parent's to announce."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._waiting.clear()
@@ -148,25 +151,25 @@ class Webhook:
                 self._under_way = approval = self._waiting.popleft()
             try:
                 why = self._deliver_with_retries(approval)
-            except Exception as error:  # noqa: BLE001 - the thread has to live on for the next question
+            except Exception as error:  # noqa: BLE001 - the thread must survive for the next question
                 why = type(error).__name__
             if self._finish_current() and why:
                 self._record_failure(approval.id, why)
 
     def _finish_current(self) -> bool:
-        """End the question under way. False if `close` did not wait for it, and has told of it."""
+        """Mark the current question as done. False if `close` did not wait for it and has recorded it."""
         with self._lock:
             ended, self._under_way = self._under_way, None
         return ended is not None
 
     def _deliver_with_retries(self, approval: Approval) -> str:
-        """Announce a question, with as many attempts as it takes. Returns why it could not be, or nothing."""
+        """Announce a question, with several attempts. Returns why that failed, or an empty text."""
         body = announcement_body(approval, self._trace.redactor)
         why = ""
         for pause in (*self._pauses, None):
             try:
                 status = self._post_once(body)
-            except Exception as error:  # noqa: BLE001 - no connection, no HTTP, no such host: all may go away
+            except Exception as error:  # noqa: BLE001 - no connection, no HTTP, no such host: all may be temporary
                 why, again = type(error).__name__, True
             else:
                 if status in _GOOD:
@@ -177,15 +180,15 @@ class Webhook:
         return why
 
     def _post_once(self, body: bytes) -> int:
-        """Send once and return the status. Redirects are not followed and proxies not asked.
+        """Send once and return the status. Redirects are not followed and proxies not used.
 
-        One deadline holds for everything after the look-up of the host's name, which nobody can cut short.
+        One deadline holds for everything after the look-up of the host's name, which cannot be interrupted.
         """
-        import http.client  # noqa: PLC0415 - 20 ms of import, for those who announce
+        import http.client  # noqa: PLC0415 - 20 ms of import, needed by announcements only
 
         secure, host = self._url.scheme == "https", self._url.hostname or ""
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        # Without a port, what stands behind the last colon of an IPv6 address would be taken for one.
+        # Without a port, the text after the last colon of an IPv6 address would be taken for one.
         connection = kind(host, self._url.port or kind.default_port)
         path = _request_path(self._url)
         headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
@@ -196,7 +199,7 @@ class Webhook:
             if secure:
                 import ssl  # noqa: PLC0415 - as above
 
-                # A socket's timeout is that of its whole handshake.
+                # A socket's timeout covers its whole handshake.
                 connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
             with _cut_after(end - self._clock.monotonic(), connection.sock):
                 connection.request(
@@ -207,7 +210,7 @@ class Webhook:
             connection.close()
 
     def _wait_or_give_up(self, approval: Approval, pause: float) -> bool:
-        """Wait before the next attempt. True if there is no point in one."""
+        """Wait before the next attempt. True if there should be none."""
         with self._lock:
             self._changed.wait_for(lambda: self._closed, pause)
             return self._closed or self._clock.now() >= approval.expires_at
@@ -219,12 +222,12 @@ class Webhook:
 
 
 class ConfiguredWebhook:
-    """Keeps to the policy in force: the webhook of a guard, if there is one.
+    """The webhook of the policy in force, if there is one.
 
     Args:
-        policy: where to.
+        policy: the receiver.
         trace: as for `Webhook`.
-        clock: says when.
+        clock: gives the time.
 
     Raises:
         ConfigurationError: as for `Webhook`.
@@ -236,7 +239,7 @@ class ConfiguredWebhook:
         self._former: list[Webhook] = []
 
     def prepare_swap(self, policy: WebhookPolicy) -> Callable[[], None]:
-        """Make what a changed policy names. What is returned goes on with it; what waits goes where it was to go.
+        """Create what a changed policy names. The returned function puts it in force; waiting questions are unaffected.
 
         Raises:
             ConfigurationError: as for `Webhook`.
@@ -257,7 +260,7 @@ class ConfiguredWebhook:
             self._webhook.enqueue_approval(approval)
 
     def close(self, timeout: float = 2.0) -> None:
-        """Announce what waits, `timeout` seconds at most. What is left is told to the trace."""
+        """Announce waiting questions for at most `timeout` seconds. The trace records the rest."""
         end = self._clock.monotonic() + timeout
         for webhook in (*self._former, self._webhook):
             if webhook is not None:
@@ -268,11 +271,11 @@ class ConfiguredWebhook:
 
 
 def announcement_body(approval: Approval, redactor: Redactor) -> bytes:
-    """Return a question as JSON for somebody else's eyes: its arguments are redacted.
+    """Return a question as JSON for another program: its arguments are redacted.
 
     Args:
         approval: the question.
-        redactor: that of the trace.
+        redactor: of the trace.
     """
     return msgspec.json.encode(
         {
@@ -290,7 +293,7 @@ def announcement_body(approval: Approval, redactor: Redactor) -> bytes:
 
 
 def _connect_first(addresses: list[Any], left: Callable[[], float]) -> socket.socket:
-    """Connect to the first address that answers; each gets its share of the seconds that are left.
+    """Connect to the first address that answers; each gets its share of the remaining seconds.
 
     Raises:
         OSError: none does.
@@ -313,7 +316,7 @@ def _connect_first(addresses: list[Any], left: Callable[[], float]) -> socket.so
 
 @contextmanager
 def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
-    """Cut a connection in time: its own timeout begins anew with every byte."""
+    """Close a connection in time: its own timeout starts anew with every byte."""
     over = threading.Event()
 
     def cut_connection() -> None:
@@ -331,7 +334,7 @@ def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
             raise TimeoutError from error
         raise
     else:
-        if over.is_set():  # half of an answer reads like a whole one
+        if over.is_set():  # a truncated answer looks like a whole one
             raise TimeoutError
     finally:
         timer.cancel()

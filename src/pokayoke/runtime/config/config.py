@@ -1,6 +1,10 @@
 """Configuration: a file, a mapping or nothing becomes a `Policy`, as a whole or not at all.
 
-`core/policy.py` declares the keys; `config.schema.json` (for editors) is generated from there by `make reference`.
+`core/policy.py` declares the keys; `make reference` generates `config.schema.json` (for editors) from them.
+
+In: a path, a mapping, a policy or nothing.
+Out: a checked `Policy`.
+Never: an unknown key ignored, or half a changed file in force.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ SCHEMA_FILE: Final = Path(__file__).parents[2] / "config.schema.json"
 KeyPath = tuple[str | int, ...]
 Source = str | os.PathLike[str] | Mapping[str, Any] | Policy | None
 
-# A file that changed less than this many seconds ago may still be being written.
+# A file that changed less than this many seconds ago may still be half-written.
 _QUIET: Final = 0.2
 _END_MARKERS: Final = (
     (re.compile(rb"\n[ \t]*\Z"), "the line feed at the end"),
@@ -42,14 +46,14 @@ def load_policy(source: Source = None) -> Policy:
     """Return the policy that a source describes.
 
     Args:
-        source: None for the safe default; the path of a YAML or JSON file; a mapping with the same
-            keys; or a policy, which is checked like them. A relative path below `trace` counts from the
-            folder of the file, or from the working directory for a mapping.
+        source: None for the safe default; the path of a YAML or JSON file; a mapping with the same keys; or a policy,
+            which is checked in the same way. A relative path below `trace` is resolved against the folder of the file,
+            or against the working directory for a mapping.
 
     Raises:
-        PolicyError: the file cannot be read or parsed, a key is unknown or stands twice, a value has
-            the wrong type or range, or two values contradict each other. The message names the file,
-            the line, the key, what stands there and what was expected.
+        PolicyError: the file cannot be read or parsed, a key is unknown or stands twice, a value has the wrong type or
+            range, or two values contradict each other. The message names the file, the line, the key, the value and
+            what was expected.
     """
     if source is None:
         return Policy()
@@ -63,7 +67,7 @@ def load_policy(source: Source = None) -> Policy:
 
 
 def _policy_to_builtins(policy: Policy) -> Any:
-    """What a policy says, as it would stand in a file: what was put into one in code was checked by nobody."""
+    """Return a policy as a file would hold it: a policy built in code was not checked before."""
     try:
         return msgspec.to_builtins(policy)
     except (TypeError, ValueError) as error:
@@ -73,7 +77,7 @@ def _policy_to_builtins(policy: Policy) -> Any:
 def _read_file(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
     try:
         return how(path)
-    except (OSError, ValueError) as error:  # a ValueError is a path that no file has
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise PolicyError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
@@ -109,7 +113,7 @@ def _build_policy(document: Document) -> Policy:
 
 
 def _unknown_keys(value: Any, kind: Any, path: KeyPath, document: Document) -> Iterator[str]:
-    """All keys that no option has, each with the nearest that exists."""
+    """Yield all unknown keys, each with the nearest that exists."""
     struct = _struct_in(kind)
     if struct is None:
         return
@@ -152,7 +156,7 @@ def _option_paths(struct: type[msgspec.Struct], path: KeyPath) -> Iterator[KeyPa
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    """The option structure a field holds, alone or as the items of a list."""
+    """Return the option structure of a field, alone or as the items of a list."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     if get_origin(kind) is tuple:
@@ -162,11 +166,11 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
 
 # -- wrong values ----------------------------------------------------------------------------------
 
-_STEP: Final = r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]"  # the last is some key of a mapping
+_STEP: Final = r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]"  # the last one is any key of a mapping
 
 
 def _type_problem(message: str, document: Document) -> str:
-    """Say what msgspec found, in words of the file: place, got, expected."""
+    """Translate msgspec's message: place, value, and what was expected."""
     message, of_key, place = message.removesuffix("`").partition(" - at `key` in `$")
     if not of_key:
         message, _, place = message.partition(" - at `$")
@@ -185,7 +189,7 @@ def _expected_text(message: str) -> str:
 
 
 def _resolve_steps(kind: Any, value: Any, steps: Iterable[str | int]) -> tuple[KeyPath, Any, Any]:
-    """The path that steps lead to, the declared type there and the value; an empty step is the key that is wrong."""
+    """Return the path of the steps, the declared type there and the value; an empty step is the invalid key."""
     path: KeyPath = ()
     for step in steps:
         struct, inner = _struct_in(kind), get_args(kind)
@@ -214,7 +218,7 @@ def _clip_repr(value: Any) -> str:
 
 
 def dotted_path(path: KeyPath) -> str:
-    """Return how messages call a place: `limits[0].tool`."""
+    """Return a path as messages write it: `limits[0].tool`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".") or "the whole"
 
@@ -281,19 +285,19 @@ def _is_no_path(text: str) -> bool:
 
 
 class PolicyFile:
-    """A configuration file that is followed while the program runs.
+    """A configuration file that is watched while the program runs.
 
-    A changed file is taken over as a whole or not at all: one that cannot be read, parsed or kept
-    leaves the old policy in force, and `take_problem` says why. A change younger than 0.2 s waits, because
-    it may be half-written. What was torn off is not always visible, so a file must keep the end it had:
-    a last line feed, and the end marker `...` of YAML. With that marker, or written beside and renamed
-    over, no half of it can ever be taken for the whole.
+    A changed file is taken over as a whole or not at all: if it cannot be read, parsed or validated, the old policy
+    stays in force and `take_problem` says why. A change younger than 0.2 s waits, because it may be half-written. A
+    truncated file is not always recognisable, so a file must keep its ending: a last line feed, and YAML's end
+    marker `...`. With that marker, or when it is written to another name and renamed, half of it is never taken for
+    the whole.
 
     Args:
         path: of the file.
 
     Raises:
-        PolicyError: the file is wrong now; see `load_policy`.
+        PolicyError: the file is invalid now; see `load_policy`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -307,7 +311,7 @@ class PolicyFile:
         self._policy = _parse_policy(self.path, self._data)
 
     def current_policy(self) -> Policy:
-        """Return the policy in force, after a look at the file (one system call if nothing changed).
+        """Return the policy in force, after a check of the file (one system call if nothing changed).
 
         It is the same object until the content changes.
         """
@@ -320,15 +324,15 @@ class PolicyFile:
         return self._policy
 
     def take_problem(self) -> str | None:
-        """Return why the latest change was not taken over, once; None if there is nothing to say."""
+        """Return, once, why the latest change was not taken over; None if there is nothing to report."""
         problem, self._problem = self._problem, None
         return problem
 
     def reload(self) -> Policy:
-        """Take over the file as it is now, without waiting for it to settle.
+        """Take over the file in its present state, without waiting for it to settle.
 
         Raises:
-            PolicyError: it is wrong; the old policy stays in force.
+            PolicyError: it is invalid; the old policy stays in force.
         """
         with self._lock:
             self._known = self._file_signature()
@@ -336,7 +340,7 @@ class PolicyFile:
             return self._policy
 
     def reset_after_fork(self) -> None:
-        """Begin anew in a child process, whose parent may have held the lock."""
+        """Start anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
     def _file_signature(self) -> tuple[int, ...] | None:
@@ -352,7 +356,7 @@ class PolicyFile:
         try:
             data = _read_file(self.path, read_followed)
             if self._file_signature() != found:
-                return  # it changed while it was read: look again next time
+                return  # it changed while it was read: check again next time
             self._known = found
             self._adopt_content(data)
         except PolicyError as error:
@@ -360,7 +364,7 @@ class PolicyFile:
             self._problem = str(error)
 
     def _is_settled(self, found: tuple[int, ...] | None) -> bool:
-        """True if nothing has touched the file for a while, by its own times or by ours."""
+        """True if the file has been unchanged for a while, by its own times or by ours."""
         if found is not None and time.time() - max(found[2:]) / 1e9 >= _QUIET:
             return True
         now = time.monotonic()

@@ -1,7 +1,8 @@
 """Files of contracts and tool definitions: ours, and those of OpenAI, Anthropic and MCP.
 
-What enters is a file that people or programs wrote; what leaves are the fields it declares, definition
-by definition, each with where it stands. A definition of a shape nobody documented is an error.
+In: a file that people or programs wrote.
+Out: the fields of each definition, with its place in the file.
+Never: a definition of an undocumented shape accepted.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Definition(msgspec.Struct, frozen=True):
     """One contract as a file declares it.
 
     Args:
-        fields: what is declared, and nothing else.
-        contract: the contract these fields make by themselves.
+        fields: the declared fields, and nothing else.
+        contract: the contract that these fields make.
     """
 
     fields: dict[str, Any]
@@ -43,11 +44,11 @@ def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
 
     Args:
         path: of the file; YAML by its suffix, JSON otherwise.
-        name: what messages call it; the path if None.
+        name: of the file in messages; the path if None.
 
     Raises:
         ConfigurationError: it cannot be read, or holds no definitions.
-        ContractError: a definition cannot be kept.
+        ContractError: a definition is invalid.
     """
     found: list[Definition] = []
     for place, definition in read_definitions(path, name=name, how=read_followed):
@@ -62,7 +63,7 @@ def read_contracts(path: Path, *, name: str | None = None) -> list[Definition]:
 def read_definitions(
     path: Path, *, name: str | None = None, how: Callable[[Path], bytes] = Path.read_bytes
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the definitions of a file as they stand there, each with its place; `how` returns a file's content.
+    """Yield the definitions of a file unchanged, each with its place; `how` returns a file's content.
 
     Raises:
         ConfigurationError: it cannot be read, or holds none.
@@ -89,7 +90,7 @@ def read_definitions(
 
 
 def _module_hint(path: Path) -> str:
-    """What to name instead of a Python file."""
+    """Return a hint for a path that names a Python file."""
     return f". Of a Python file, name what holds the tools: {path.stem}:guard" if path.suffix == ".py" else ""
 
 
@@ -98,7 +99,7 @@ def parse_definition(definition: Any, *, trust_hints: bool = False) -> dict[str,
 
     Args:
         definition: of any known shape.
-        trust_hints: whether the annotations of an MCP listing are believed.
+        trust_hints: whether to believe the annotations of an MCP listing.
 
     Raises:
         ContractError: it is of no known shape.
@@ -115,7 +116,7 @@ def parse_definition(definition: Any, *, trust_hints: bool = False) -> dict[str,
 
 
 def _unwrap_definitions(value: Any) -> list[Any]:
-    """The list of definitions, out of a list, an MCP answer, a file of contracts, or one definition."""
+    """Return the list of definitions in a list, an MCP answer, a file of contracts, or one definition."""
     if is_array(value):
         return value
     if not is_object(value):

@@ -1,4 +1,9 @@
-"""Files as a whole: one written beside the old one and put in its place, and one that is read again and again."""
+"""Files as a whole: atomic writes, and reads of files that are watched.
+
+In: paths.
+Out: a complete file, or its content.
+Never: half a file in place of a whole one, or a wait for a pipe.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,10 @@ from typing import IO
 
 @contextmanager
 def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
-    """Open a file to write; it takes its place, and the old one's, once all of it is on the disk.
+    """Open a file for writing; it replaces the old one once all of it is on the disk.
 
-    Nobody ever sees half of it, and where it cannot be written to its end the old one is as it was. A link
-    stays one, rights stay as they were, and what is no file (a pipe, a device) is written to as it is.
+    Readers never see half of it, and if writing fails the old file is unchanged. A link stays a link, permissions
+    stay as they were, and anything but a file (a pipe, a device) is written to directly.
 
     Args:
         name: of the file.
@@ -32,7 +37,7 @@ def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
         return
     path = path.resolve()
     if there:
-        path.open("ab").close()  # what may not be written to may not be replaced either
+        path.open("ab").close()  # a file without write permission must not be replaced either
     draft = path.with_name(f".pokayoke-{os.urandom(8).hex()}")
     try:
         file = draft.open("xb")
@@ -53,13 +58,13 @@ def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
 
 
 def read_followed(path: Path) -> bytes:
-    """Return the content of a file that is looked at while calls run.
+    """Return the content of a file that is watched while calls run.
 
     Raises:
-        OSError: it cannot be read, or is no regular file any more: a pipe would be waited for.
+        OSError: it cannot be read, or is no longer a regular file: reading a pipe would wait.
     """
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    with open(fd, "rb") as file:  # noqa: PTH123 - what is open already
+    with open(fd, "rb") as file:  # noqa: PTH123 - an open descriptor
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file any more")
         return file.read()

@@ -1,21 +1,23 @@
 """Reach a file below a root so that no link, rename or swap on the way can lead outside.
 
-A root here is an absolute path without any symbolic link in it; a relative path has / between names
-and no `.` or `..` (what `pokayoke.core.gate.paths.normalise` returns). Every failure is an OSError; one with
-errno EXDEV says that the path leaves the root, `RootMoved` that the root itself is not what it was.
+In: an absolute root without any symbolic link in its path; a relative path with / between names and no `.` or
+    `..` (as `pokayoke.core.gate.paths.normalise` returns it).
+Out: a descriptor, a status or names; or an OSError. With errno EXDEV the path leaves the root; `RootMoved`
+    means that the root itself has changed.
+Never: anything outside the root.
 
 Three methods, chosen once per process:
 
-- `openat2` (Linux 5.6 and later): one system call with RESOLVE_NO_SYMLINKS for the whole path. No link
-  (magic links of /proc included) is followed and no `..` exists, so the result lies below the root by
-  construction. This is stricter than RESOLVE_BENEATH and needs no open directory kept, so there is
-  nothing to share between threads or to lose in a fork. Where it meets a link, the walk takes over.
-- `walk` (any POSIX system): one name at a time, each opened with O_NOFOLLOW relative to the directory
-  before it. A link is read and spliced into the path, and the walk starts again at the root; a
-  target outside the root is refused, an absolute one inside it is followed.
-- `resolve` (Windows): the path is resolved, compared with the root, then opened. Somebody who swaps a
-  directory for a link between those two acts can get through: on Windows links that leave the root are
-  refused, but not races.
+- `openat2` (Linux 5.6 and later): one system call with RESOLVE_NO_SYMLINKS for the whole path. No link (magic
+  links of /proc included) is followed and no `..` exists, so the result lies below the root by construction.
+  This is stricter than RESOLVE_BENEATH and keeps no directory open, so there is nothing to share between threads
+  or to lose in a fork. Where it meets a link, the walk takes over.
+- `walk` (any POSIX system): one name at a time, each opened with O_NOFOLLOW relative to the directory before it.
+  A link is read and spliced into the path, and the walk starts again at the root; a target outside the root is
+  refused, an absolute one inside it is followed.
+- `resolve` (Windows): the path is resolved, compared with the root, then opened. Another process that swaps a
+  directory for a link between those two steps can get through: on Windows links that leave the root are refused,
+  but races are not prevented.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from typing import Literal, TypeVar
 _T = TypeVar("_T")
 Method = Literal["openat2", "walk", "resolve"]
 PathAction = Callable[[int | None, str], _T]
-"""What to do at the end: gets a directory (None on Windows) and a name in it. ELOOP says: it is a link."""
+"""The final action: gets a directory (None on Windows) and a name in it. ELOOP means that the name is a link."""
 
 MAX_RESTARTS = 100
-"""Links and `..` in link targets that are followed before a path is given up (Linux allows 40 links)."""
+"""Links and `..` in link targets to follow before a path is refused (Linux allows 40 links)."""
 
 _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
@@ -47,7 +49,7 @@ _AT_FDCWD = -100
 _RESOLVE_NO_SYMLINKS = 0x04
 _HOW_BYTES = 24
 _MOVED = "the root is not the directory it was"
-# What opening a link with O_NOFOLLOW says: on Linux and macOS, with O_DIRECTORY, on FreeBSD.
+# Errors for opening a link with O_NOFOLLOW: on Linux and macOS, with O_DIRECTORY, on FreeBSD.
 _MAYBE_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 
@@ -66,13 +68,13 @@ def _load_openat2() -> Callable[[bytes, int, int], int] | None:
     """Return the system call as a function of (path, flags, mode), or None where there is none."""
     if sys.platform != "linux":
         return None
-    import ctypes  # noqa: PLC0415 - costs milliseconds, and only users of paths need it
+    import ctypes  # noqa: PLC0415 - milliseconds of import, needed by users of paths only
 
-    # Keeping `errno` costs a tenth of a call, so it is asked for only once a call has failed: that one is made again.
+    # Saving `errno` costs a tenth of a call, so only a call that has failed is repeated with it.
     call, again = ctypes.CDLL(None).syscall, ctypes.CDLL(None, use_errno=True).syscall
     call.restype = again.restype = ctypes.c_long
     get_errno = ctypes.get_errno
-    # Converted once: that takes a fifth of the time of a call. Bytes are handed over as pointers to themselves.
+    # Converted once: that takes a fifth of the time of a call. Bytes are passed as pointers to themselves.
     number, here, size = ctypes.c_long(_SYS_OPENAT2), ctypes.c_long(_AT_FDCWD), ctypes.c_size_t(_HOW_BYTES)
 
     looking = _open_how(_PATH_ONLY | _CLOEXEC, 0)
@@ -89,7 +91,7 @@ def _load_openat2() -> Callable[[bytes, int, int], int] | None:
 
     try:
         os.close(openat2(b"/", _PATH_ONLY, 0))
-    except OSError:  # an older kernel, or a sandbox that does not know the call
+    except OSError:  # an older kernel, or a sandbox that blocks the call
         return None
     return openat2
 
@@ -126,7 +128,7 @@ def open_fd(root: str, relative: str, flags: int) -> int:
 
 
 def stat_confined(root: str, relative: str) -> os.stat_result:
-    """Return what lies at a path below a root, links followed, without opening it for anything.
+    """Return the status of a path below a root, links followed, without opening the file.
 
     Raises:
         OSError: as os.stat does; EXDEV if the path leaves the root.
@@ -168,19 +170,19 @@ def list_names(root: str, relative: str) -> list[str]:
 
 
 def walk_to(root: str, relative: str, act: PathAction[_T], *, follow: bool = True) -> _T:
-    """Walk to the directory that holds a path's last name and act there.
+    """Walk to the directory that holds a path's last name, and act there.
 
     Args:
         root: absolute path of the root, without links.
         relative: path below it.
-        act: what to do; called with the directory and the last name.
-        follow: whether `act` means what a link at the end points to (else the link itself).
+        act: the action; called with the directory and the last name.
+        follow: True if a link at the end is followed, False to act on the link itself.
 
     Returns:
         what `act` returns.
 
     Raises:
-        OSError: what `act` raises, or why the directory cannot be reached; EXDEV if the path leaves.
+        OSError: raised by `act`, or the reason why the directory cannot be reached; EXDEV if the path leaves.
     """
     if open_method() == "resolve":
         return act(None, _resolve_path(root, relative, follow=follow))
@@ -234,9 +236,9 @@ def _open_root(root: str) -> int:
 
 
 def _walk_once(root: str, names: list[str], act: PathAction[_T]) -> tuple[_T] | list[str]:
-    """Walk once; return (what `act` returned,), or the names to walk after a link was spliced in.
+    """Walk once; return (result of `act`,), or the names to walk after a link was spliced in.
 
-    Names before the one in hand were opened without following a link, so `..` may drop the last of them.
+    Names before the current one were opened without following a link, so `..` may drop the last of them.
     """
     fd = _open_root(root)
     try:
@@ -260,7 +262,7 @@ def _walk_once(root: str, names: list[str], act: PathAction[_T]) -> tuple[_T] | 
 
 
 def _read_link(directory: int, name: str, problem: OSError) -> str:
-    """Return what a link says; raise the problem that led here if the name is not a link."""
+    """Return the target of a link; raise the earlier problem if the name is not a link."""
     if problem.errno not in _MAYBE_LINK:
         raise problem
     try:

@@ -1,7 +1,11 @@
-"""Workspace roots: what a programmer declares, resolved once, and noticed when it moves.
+"""Workspace roots: declared by a programmer, resolved once, and checked for having moved.
 
-A root is a place, named by its path: a folder made anew under the same path is the same root, a link put
-there is not. Nothing is kept open between calls, so threads and forks share nothing.
+A root is identified by its path: a folder recreated under the same path is the same root, a link put there is
+not. Nothing is kept open between calls, so threads and forks share nothing.
+
+In: folders as a programmer writes them.
+Out: absolute roots without links.
+Never: a root that leads to another folder than when it was prepared.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.files import confined_open as beneath
 
 MOST_WORKSPACES = 1_000
-"""Roots nobody has prepared that are remembered; beyond, the oldest is prepared anew when it comes again."""
+"""Cached roots that were not prepared; beyond that the oldest is resolved again when it is used again."""
 
 
 class Workspace:
@@ -42,7 +46,7 @@ class Workspace:
         """True if there is one root, and no link on its path."""
 
     def check_roots_unmoved(self) -> None:
-        """Raise RootMoved if a root that was declared through a link now means another folder."""
+        """Raise RootMoved if a root that was declared through a link now leads to another folder."""
         for spelt, real in self.linked:
             try:
                 same = Path(spelt).samefile(real)
@@ -53,10 +57,10 @@ class Workspace:
 
 
 class Roots(tuple[str, ...]):  # noqa: SLOT001 - a tuple can have no slots of its own
-    """Roots as `prepare_roots` returns them: they hold what they were resolved to as long as anybody holds them.
+    """Roots as `prepare_roots` returns them, together with what they resolve to.
 
     Attributes:
-        workspace: what that was.
+        workspace: the resolved roots.
         declared: the roots as they were written.
     """
 
@@ -91,14 +95,14 @@ def prepare_roots(roots: str | Path | Iterable[str | Path]) -> Roots:
     """Resolve workspace roots once, when a contract is registered.
 
     Args:
-        roots: one folder or several. A relative one counts from the current folder, now.
+        roots: one folder or several. A relative one is resolved against the current folder, now.
 
     Returns:
-        the absolute roots, in order, followed by their spellings without links where those differ; what
+        the absolute roots, in order, followed by their spellings without links where those differ; the value that
         `check_path` and `confine` take. A relative path belongs to the first.
 
     Raises:
-        ConfigurationError: a root is missing, no folder, or the whole disk; or there is none.
+        ConfigurationError: a root is missing, not a folder, or the whole disk; or there is none.
     """
     several = (roots,) if isinstance(roots, (str, Path)) else tuple(roots)
     if not several:
@@ -110,12 +114,12 @@ def prepare_roots(roots: str | Path | Iterable[str | Path]) -> Roots:
 
 
 def workspace_of(roots: tuple[str, ...]) -> Workspace:
-    """Return the workspace of these roots; those nobody has prepared are prepared now, and remembered for a while.
+    """Return the workspace of these roots; roots that were not prepared are prepared now and cached.
 
-    Two threads may both do that; either one is right.
+    Two threads may both do so; either result is right.
 
     Raises:
-        ConfigurationError: as for `prepare_roots`, of roots that nobody has prepared.
+        ConfigurationError: as for `prepare_roots`, for roots that were not prepared.
     """
     if isinstance(roots, Roots):
         return roots.workspace

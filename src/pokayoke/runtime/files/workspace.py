@@ -1,14 +1,17 @@
-"""Workspaces: folders a tool's paths are confined to, and an opener whose check and use are one act.
+"""Workspaces: folders that a tool's paths are confined to, and an opener that checks and opens in one step.
 
-`confine` answers for this moment: it refuses what is malformed, leaves the roots, or is no ordinary file
-or folder. Between that answer and a plain `open(path)` somebody may swap a folder for a link, so tools
-should use `ConfinedPath.open`, which resolves and opens in one act and cannot be led outside
-(how: `pokayoke.runtime.files.confined_open`; on Windows that last promise does not hold, and `file:stream` names
+`confine` checks the present state: it refuses a path that is malformed, leaves the roots, or is no ordinary file
+or folder. Between that check and a plain `open(path)` another process may swap a folder for a link, so tools
+should use `ConfinedPath.open`, which resolves and opens in one step and cannot be led outside (how:
+`pokayoke.runtime.files.confined_open`; on Windows that last guarantee does not hold, and `file:stream` names
 reach alternate streams of files inside the root).
 
-Hard links: a file with more than one name may have one of them outside the workspace, and no path can
-show it. Such files are refused, unless `hard_links=True` says that the workspace is full of them (package
-managers link whole dependency trees).
+Hard links: a file with several names may have one of them outside the workspace, and no path can show it. Such
+files are refused, unless `hard_links=True` accepts them (package managers link whole dependency trees).
+
+In: paths as a model sends them.
+Out: confined paths, or a `PathEscape` with a finding.
+Never: a path outside the roots.
 """
 
 from __future__ import annotations
@@ -58,10 +61,10 @@ _T = TypeVar("_T")
 
 
 class ConfinedPath(str):
-    """An absolute path that was inside its root when it was checked, and an opener that stays inside.
+    """An absolute path that was inside its root when it was checked, with an opener that stays inside.
 
-    It is a `str` and works wherever a path does; only its own methods are safe against somebody who
-    swaps folders at the same time.
+    It is a `str` and works wherever a path does; only its own methods are safe against another process that swaps
+    folders at the same time.
 
     Attributes:
         root: absolute path of the root it lies under, without links.
@@ -75,10 +78,10 @@ class ConfinedPath(str):
     hard_links: bool
 
     def __new__(cls, root: str, relative: str, hard_links: bool = False) -> Self:
-        """Join a root and a path below it, which may be one that was joined by hand; `confine` checks a model's.
+        """Join a root and a path below it, which may be joined by hand; `confine` checks a model's path.
 
         Raises:
-            PathEscape: the path leads out of its root by its text alone.
+            PathEscape: the text of the path alone leads out of its root.
         """
         if ".." in relative or relative[:1] == "/" or "\0" in relative:
             relative = _normalise_relative(root, relative)
@@ -88,8 +91,8 @@ class ConfinedPath(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Let a tool say what it takes: a text for the model, this for the tool once the guard has confined it."""
-        from pydantic_core import core_schema  # noqa: PLC0415 - asked for by pydantic only
+        """Describe the type to pydantic: a text for the model, a confined path for the tool."""
+        from pydantic_core import core_schema  # noqa: PLC0415 - needed by pydantic only
 
         def keep_confined(value: Any, text: Any) -> Any:
             return value if isinstance(value, cls) else text(value)
@@ -107,7 +110,7 @@ class ConfinedPath(str):
         errors: str | None = None,
         newline: str | None = None,
     ) -> IO[Any]:
-        """Open the file; the check and the use are one act.
+        """Open the file; check and use are one step.
 
         Args:
             mode: as for the built-in open; every mode works. Never waits for a FIFO.
@@ -131,7 +134,7 @@ class ConfinedPath(str):
         return _open_file(self, flags)
 
     def exists(self) -> bool:
-        """Tell whether something lies at this path inside the root."""
+        """Return whether something lies at this path inside the root."""
         try:
             beneath.stat_confined(self.root, self.relative)
         except OSError:
@@ -139,12 +142,12 @@ class ConfinedPath(str):
         return True
 
     def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make a folder here.
+        """Create a folder at this path.
 
         Args:
             mode: permissions, before the umask.
-            parents: also make the folders above it, inside the root.
-            exist_ok: do not mind a folder that is there already.
+            parents: also create the folders above it, inside the root.
+            exist_ok: accept a folder that exists.
 
         Raises:
             PathEscape: the path leaves the root now.
@@ -167,7 +170,7 @@ class ConfinedPath(str):
                     raise
 
     def unlink(self, *, missing_ok: bool = False) -> None:
-        """Remove the file or link here (a link itself, never what it points to).
+        """Remove the file or link (a link itself, never its target).
 
         Raises:
             PathEscape: the path leaves the root now.
@@ -201,15 +204,15 @@ def confine(
     hard_links: bool = False,
     at: str = "",
 ) -> ConfinedPath:
-    """Check a path, lexically and on the disk, and say where it lies.
+    """Check a path, by its text and on the disk, and return where it lies.
 
-    A relative path belongs to the root in which it exists, to the first if it exists in none; in
-    several is an error, because nobody can know which one was meant.
+    A relative path belongs to the root in which it exists, to the first if it exists in none; existing in several is
+    an error, because it is ambiguous.
 
     Args:
         path: the path as the model sent it.
-        roots: one root or several; best what `prepare_roots` returned.
-        must_exist: refuse a path where nothing lies.
+        roots: one root or several; preferably the result of `prepare_roots`.
+        must_exist: refuse a path at which nothing lies.
         hard_links: accept files that have more than one name.
         at: JSON pointer of the argument, for the finding.
 
@@ -217,7 +220,7 @@ def confine(
         the confined path. A path that does not exist yet is fine unless `must_exist` is set.
 
     Raises:
-        PathEscape: with a `.finding` whose code is one of `CODES`, here or in `core/gate/paths.py`. Nothing else for
+        PathEscape: with a `.finding` whose code is one of `CODES`, here or in `core/gate/paths.py`. No other error for
             any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """
@@ -246,7 +249,7 @@ def confine(
 
 
 def _current_root(space: Workspace, path: str, root: str, relative: str) -> str:
-    """Return the root a path belongs to, of those that are still where they were declared."""
+    """Return the root a path belongs to, among those that have not moved."""
     space.check_roots_unmoved()
     if len(space.several) > 1 and not path.startswith("/"):
         return _root_that_has(relative, space.several)
@@ -254,10 +257,10 @@ def _current_root(space: Workspace, path: str, root: str, relative: str) -> str:
 
 
 def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool = False) -> IO[Any]:
-    """Open a file below a root; the check and the use are one act.
+    """Open a file below a root; check and use are one step.
 
     Args:
-        root: path of the root, an existing folder; a relative one counts from the current folder.
+        root: path of the root, an existing folder; a relative one is resolved against the current folder.
         relative: the path below it, as the model may have sent it.
         mode: as for the built-in open; text is UTF-8.
         hard_links: accept files that have more than one name.
@@ -278,7 +281,7 @@ def open_beneath(root: str, relative: str, mode: str = "r", *, hard_links: bool 
 
 
 def _normalise_relative(root: str, relative: str) -> str:
-    """Return a path below a root without `..`: what opens it relies on there being none."""
+    """Return a path below a root without `..`: the opener relies on there being none."""
     located = normalise_path(relative, (root,))
     if isinstance(located, Finding):
         raise PathEscape(located.message, located)
@@ -286,7 +289,7 @@ def _normalise_relative(root: str, relative: str) -> str:
 
 
 def _workspace_at(root: str) -> Workspace:
-    """The workspace of one root as a programmer writes it; a relative one means another after a change of folder."""
+    """Return the workspace of one root as written; a relative one changes with the current folder."""
     return workspace_of((os.path.abspath(root) if root else root,))  # noqa: PTH100 - Path.absolute() keeps `..`
 
 
@@ -319,7 +322,7 @@ def _refuse_unfit(found: os.stat_result, path: str, hard_links: bool, at: str = 
 
 
 def _open_file(path: ConfinedPath, flags: int) -> int:
-    """Open an ordinary file below its root; nothing is cut off before it is known to be one."""
+    """Open an ordinary file below its root; it is truncated only once it is known to be one."""
     wanted = (flags & ~os.O_TRUNC) | _NEVER_WAIT
     fd = _act_beneath(path, lambda: beneath.open_fd(path.root, path.relative, wanted))
     try:
@@ -335,7 +338,7 @@ def _open_file(path: ConfinedPath, flags: int) -> int:
 
 
 def _act_beneath(path: ConfinedPath, act: Callable[[], _T]) -> _T:
-    """Do something below a root; what leaves it is a PathEscape, all else stays the OSError it is."""
+    """Act below a root; leaving it is a PathEscape, every other OSError passes unchanged."""
     try:
         return act()
     except OSError as problem:
@@ -345,7 +348,7 @@ def _act_beneath(path: ConfinedPath, act: Callable[[], _T]) -> _T:
 
 
 def _build_refusal(problem: OSError, path: str, at: str) -> PathEscape:
-    """Return what is raised when a path cannot be resolved."""
+    """Return the error for a path that cannot be resolved."""
     if isinstance(problem, beneath.RootMoved):
         return _build_escape("root_moved", "cannot be looked up, its root is not what it was", path, at, "host")
     if isinstance(problem, _AmbiguousError):

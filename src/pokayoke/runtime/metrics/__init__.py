@@ -19,5 +19,5 @@ __all__ = ["INSTRUMENTS", "Instrument", "OpenTelemetryMetrics", "PrometheusMetri
 
 
 def alert_rules() -> Path:
-    """Return where the Prometheus rule file lies that ships with the package, to be copied or linked."""
+    """Return the path of the Prometheus rule file that ships with the package, to copy or link."""
     return Path(str(files("pokayoke"))) / "data" / "alerts.yml"

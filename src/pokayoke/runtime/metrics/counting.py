@@ -1,7 +1,8 @@
-"""What events count for: instruments with names and labels, the same for every exporter.
+"""Instruments and samples: what each event adds to which metric, the same for every exporter.
 
-What enters: events as an observer of the trace sees them. What leaves: samples to add. What must never
-happen here: a label whose values somebody else invents without end, or a text as a label.
+In: the public part of events.
+Out: samples to add.
+Never: a label with values that others can invent without limit, or a free text as a label.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from pokayoke.core.state.invalid_output_spike import OutputWindow, output_validi
 from pokayoke.runtime.trace.observers import Observer
 
 UNKNOWN: Final = "(unknown)"
-"""The label of tools that are not in the catalogue, whatever a model called them."""
+"""The label of tools that are not in the catalogue, whatever the model called them."""
 OTHER: Final = "(other)"
-"""The label of names beyond the number that is told apart."""
+"""The label of names beyond the limit."""
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram, in seconds; the last is twice the usual deadline."""
 
 _NAME: Final = re.compile(r"[\w.:/@*-]{1,128}", re.ASCII)
-# Where a call ends without its tool: the code of the first finding says more than the decision.
+# Calls that end without running their tool: the code of the first finding says more than the decision.
 _STATUS_OF_CODE: Final = {"in_doubt": "in_doubt", "failed_before": "failed"}
 
 
 class Instrument(NamedTuple):
-    """One thing that is counted or measured."""
+    """One metric."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -71,18 +72,18 @@ INSTRUMENTS: Final = (
 """Every instrument, by its Prometheus name. OpenTelemetry spells them with dots and without `_total`."""
 
 PER_TOOL: Final = tuple(one.name for one in INSTRUMENTS if one.kind == "counter" and one.labels == ("tool",))
-"""Counters that stand at 0 from the moment a tool is known: a rule on their increase then sees the first one."""
+"""Counters that are exported as 0 as soon as a tool is known, so that a rule on their increase sees the first one."""
 
 
 class EventCounter:
     """Turns events into samples. Safe to share between threads.
 
     Args:
-        most: how many names of one kind are told apart; more are counted together under `(other)`.
+        most: how many names of one kind get their own label; more are counted together under `(other)`.
     """
 
     def __init__(self, most: int = 1_000) -> None:
-        """Begin with nothing known."""
+        """Start without known names."""
         self._most = most
         self._lock = threading.Lock()
         self._names: dict[str, set[str]] = {
@@ -97,7 +98,7 @@ class EventCounter:
         self._several: set[str] = set()
 
     def label_for(self, kind: str, given: object) -> str:
-        """Return what stands for a name in a label: itself, or `(other)`."""
+        """Return the label for a name: the name, or `(other)`."""
         known = self._names[kind]
         if given in known:
             return str(given)
@@ -113,7 +114,7 @@ class EventCounter:
         return self.label_for("tool", event.get("tool"))
 
     def samples_of(self, event: dict[str, Any]) -> list[MetricSample]:
-        """Return what an event adds; nothing if it is of another kind."""
+        """Return what an event adds; nothing for an event of another kind."""
         kind = event["event"]
         if kind == "tool_result":
             return self._count_result(event, self.tool_label(event))
@@ -130,7 +131,7 @@ class EventCounter:
         return []
 
     def invalid_rate(self, tool: str, now: float) -> float:
-        """Return the share of invalid outputs of a tool, 0 to 1; NaN if there were none lately."""
+        """Return the share of invalid outputs of a tool, 0 to 1; NaN without recent outputs."""
         with self._lock:
             window = self._windows.get(tool)
             rate = window.invalid_share(now) if window is not None else None
@@ -182,7 +183,7 @@ class EventCounter:
         return samples + self._count_corrections(event, tool) if "corrections" in event else samples
 
     def _count_version(self, event: dict[str, Any], status: str) -> list[MetricSample]:
-        """A second count by `tool@version`, once a tool has been seen in two versions."""
+        """Count by `tool@version` as well, once a tool was seen in two versions."""
         tool, contract = event.get("tool"), event.get("contract")
         if tool not in self._names["tool"] or contract is None:
             return []
@@ -207,7 +208,7 @@ class _ObservableTrace(Protocol):
 
 
 class ObservedGuard(Protocol):
-    """What an exporter needs of a guard: its tools and its trace."""
+    """The part of a guard that an exporter needs: its tools and its trace."""
 
     @property
     def tools(self) -> Iterable[_NamedTool]:
@@ -216,20 +217,20 @@ class ObservedGuard(Protocol):
 
     @property
     def trace(self) -> _ObservableTrace:
-        """What can be observed."""
+        """The trace to observe."""
         ...
 
 
 class Exporter(ABC):
-    """What is told of the events of any number of guards."""
+    """Observes the events of any number of guards."""
 
     @abstractmethod
     def __call__(self, event: dict[str, Any]) -> None:
-        """Take an event in."""
+        """Take an event."""
 
     @abstractmethod
     def register_tool(self, tool: str) -> None:
-        """Say that a tool is in the catalogue."""
+        """Announce a tool of the catalogue."""
 
     def watch(self, guard: ObservedGuard) -> Callable[[], None]:
         """Measure a guard's calls from now on.
@@ -238,7 +239,7 @@ class Exporter(ABC):
             guard: a `Guard`.
 
         Returns:
-            A function that ends it.
+            A function that stops measuring.
         """
         for contract in guard.tools:
             self.register_tool(contract.name)

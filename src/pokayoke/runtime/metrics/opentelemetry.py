@@ -1,8 +1,10 @@
 """OpenTelemetry: events as metrics and as spans of the GenAI conventions (`execute_tool`).
 
-What enters: events as an observer of the trace sees them. What leaves: instruments of a meter and
-finished spans of a tracer, made by a worker thread. A call only hands the event over, with the context
-it runs in, so that its span stands below the agent's own.
+A call only hands over the event and the context it runs in, so that its span is a child of the agent's own.
+
+In: the public part of events.
+Out: instruments of a meter and finished spans of a tracer, made by a worker thread.
+Never: a call that waits for an exporter, or a text of a call in an attribute.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 _OPERATION: Final = "execute_tool"
 _DURATION: Final = "gen_ai.execute_tool.duration"
-# Labels as attributes: the conventions' name where they have one.
+# Labels as attributes, with the conventions' names where they have one.
 _ATTRIBUTES: Final = {
     "tool": "gen_ai.tool.name",
     "status": "pokayoke.status",
@@ -36,8 +38,8 @@ _ATTRIBUTES: Final = {
     "differs": "pokayoke.differs",
 }
 _LABELS: Final = {one.name: tuple(_ATTRIBUTES[label] for label in one.labels) for one in INSTRUMENTS}
-_CALL_ID: Final = re.compile(r"[\w.:@-]{1,128}", re.ASCII)  # what is no plain id may be anything, also a secret
-# Fields of an event that explain a span.
+_CALL_ID: Final = re.compile(r"[\w.:@-]{1,128}", re.ASCII)  # any other text may be anything, even a secret
+# Fields of an event that become attributes of its span.
 _SPAN_FIELDS: Final = {
     "run_id": "pokayoke.run.id",
     "step": "pokayoke.step",
@@ -61,8 +63,8 @@ class OpenTelemetryMetrics(Exporter):
     Args:
         meter_provider: of `opentelemetry`; None for the global one.
         tracer_provider: of `opentelemetry`; None for the global one.
-        spans: False for metrics alone.
-        waiting: events that may wait for the worker; more are dropped and counted as dropped.
+        spans: False to export metrics only.
+        waiting: events that may wait for the worker; more are dropped, and counted as dropped.
         clock: seconds since the epoch, for the age of outputs in the rate.
 
     Raises:
@@ -78,7 +80,7 @@ class OpenTelemetryMetrics(Exporter):
         waiting: int = 10_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make every instrument."""
+        """Create every instrument."""
         try:
             from opentelemetry import context, metrics, trace  # noqa: PLC0415 - an extra
         except ImportError as error:
@@ -105,13 +107,13 @@ class OpenTelemetryMetrics(Exporter):
         return None if kind is None else f"an event could not be exported: {kind}"
 
     def register_tool(self, tool: str) -> None:
-        """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""
+        """Export a tool's counters as 0, so that a rule on their increase sees the first one."""
         label = self._counting.label_for("tool", tool)
         for name in PER_TOOL:
             self._add_sample(MetricSample(name, (label,), 0))
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Take an event of a trace in."""
+        """Take an event of a trace."""
         self._handoff.offer((event, self._context.get_current()))
 
     def flush(self, timeout: float = 5.0) -> bool:
@@ -119,7 +121,7 @@ class OpenTelemetryMetrics(Exporter):
         return self._handoff.flush(timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Flush, and end the worker. Later events are dropped. The end of the process does this by itself."""
+        """Flush, and end the worker. Later events are dropped. The end of the process does this automatically."""
         return self._handoff.close(timeout)
 
     # -- in the worker -----------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class OpenTelemetryMetrics(Exporter):
         self._adders[sample.name](sample.value, attributes)
 
     def _make_span(self, event: dict[str, Any], parent: Context) -> None:
-        """Make the span of a call that has ended."""
+        """Create the span of a finished call."""
         tool = self._counting.tool_label(event)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": _OPERATION,
@@ -159,8 +161,8 @@ class OpenTelemetryMetrics(Exporter):
         if isinstance(call_id, str) and _CALL_ID.fullmatch(call_id):
             attributes["gen_ai.tool.call.id"] = call_id
         attributes |= {name: event[field] for field, name in _SPAN_FIELDS.items() if event.get(field) is not None}
-        begun = round(event["ts"] * 1e6) * 1_000  # a float of this size knows microseconds, no more
-        assert self._tracer is not None, "asked for above"
+        begun = round(event["ts"] * 1e6) * 1_000  # a float of this size has microseconds only
+        assert self._tracer is not None, "checked by the caller"
         span = self._tracer.start_span(
             f"{_OPERATION} {tool}", context=parent, kind=self._trace.SpanKind.INTERNAL, start_time=begun
         )
@@ -171,7 +173,7 @@ class OpenTelemetryMetrics(Exporter):
         span.end(begun + event.get("us", 0) * 1_000)
 
     def _error_of(self, event: dict[str, Any]) -> str:
-        """What went wrong, as one of few names: the finding's code."""
+        """Return the error as one of few names: the finding's code."""
         findings = event.get("findings")
         return self._counting.label_for("reason", findings[0]) if findings else str(event.get("error", "_OTHER"))
 
@@ -209,13 +211,13 @@ class OpenTelemetryMetrics(Exporter):
 
 
 def _otel_name(name: str) -> str:
-    """An instrument's name as OpenTelemetry spells it: `pokayoke.tool_label.calls`, `pokayoke.in_doubt`."""
+    """Return an instrument's name as OpenTelemetry spells it: `pokayoke.tool.calls`, `pokayoke.in_doubt`."""
     plain = name.removesuffix("_total").removeprefix("pokayoke_")
     return f"pokayoke.tool.{plain.removeprefix('tool_')}" if plain.startswith("tool_") else f"pokayoke.{plain}"
 
 
 def _is_call_end(event: dict[str, Any]) -> bool:
-    """True for the event that says how a call ended: its result, or the decision that kept it from running."""
+    """True for the event that ends a call: its result, or the decision that kept it from running."""
     return event["event"] == "tool_result" or (
         event["event"] == "tool_call" and event["decision"] not in ("allow", "replay")
     )

@@ -1,7 +1,10 @@
 """Prometheus: events as counters, a histogram and gauges in a registry of `prometheus_client`.
 
-What enters: events as an observer of the trace sees them. What leaves: samples of cached children, in
-the thread of the call; handing an event to another thread would cost more than counting it.
+Events are counted in the thread of the call: handing one to another thread would cost more.
+
+In: the public part of events.
+Out: samples of cached children.
+Never: a text of a call in a label.
 """
 
 from __future__ import annotations
@@ -60,13 +63,13 @@ class PrometheusMetrics(Exporter):
         on_fork(self, PrometheusMetrics.reset_after_fork)
 
     def register_tool(self, tool: str) -> None:
-        """Show a tool's counters at 0, so that a rule on their increase sees the very first one."""
+        """Export a tool's counters as 0, so that a rule on their increase sees the first one."""
         label = self._counting.label_for("tool", tool)
         for name in PER_TOOL:
             self._build_adder(name, (label,))
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Take an event of a trace in."""
+        """Take an event of a trace."""
         adders = self._adders
         for sample in self._counting.samples_of(event):
             adder = adders.get(sample[:2]) or self._build_adder(sample.name, sample.labels)
@@ -83,7 +86,7 @@ class PrometheusMetrics(Exporter):
         adder: Callable[[float], object] = getattr(child, _ADDS[_KINDS[name]])
         self._adders[name, labels] = adder
         if name == "pokayoke_tool_output_total":
-            # The rate as it is when it is asked for: without new outputs it changes with their age.
+            # The rate is computed at each scrape: without new outputs it changes with their age.
             rate: Any = self._instruments["pokayoke_tool_output_invalid_rate"]
             rate.labels(*labels).set_function(lambda: self._counting.invalid_rate(labels[0], self._clock()))
         return adder

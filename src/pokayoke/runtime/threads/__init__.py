@@ -1,1 +1,1 @@
-"""Clock, workers, queues, forks."""
+"""Clock, worker pool, background queue and forks."""

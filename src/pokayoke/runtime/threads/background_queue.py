@@ -1,7 +1,8 @@
-"""A bounded queue and one worker thread: what is slow happens off the path of a call.
+"""A bounded queue with one worker thread, for slow work off the path of a call.
 
-What enters: items of any kind. What leaves: calls of one function, in order, in another thread. What
-must never happen here: a call that waits, or a memory that fills while the worker cannot keep up.
+In: items of any kind.
+Out: calls of one function, in order, in another thread.
+Never: a call that waits, or memory that fills while the worker cannot keep up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pokayoke.runtime.threads.forks import on_fork
 from pokayoke.runtime.threads.worker_pool import start_thread
 
 T = TypeVar("T")
-_PAUSE: Final = 0.05  # between two looks at a busy queue: waking a thread per item would cost the caller more
+_PAUSE: Final = 0.05  # between two checks of a busy queue: waking a thread per item would cost the caller more
 _AT_EXIT: Final = 2.0
 
 
@@ -27,13 +28,13 @@ class BackgroundQueue(Generic[T]):
     """Hands items over to a worker thread, which starts with the first one.
 
     Args:
-        consume: called with each item, in the worker. What it raises costs that item.
+        consume: called with each item, in the worker. An exception drops that item.
         most: items that may wait; more are dropped.
         name: of the thread.
     """
 
     def __init__(self, consume: Callable[[T], object], most: int, name: str) -> None:
-        """Start nothing yet."""
+        """Start no thread yet."""
         self._consume, self._most, self._name = consume, most, name
         self._dropped = 0
         self.problem: str | None = None
@@ -57,7 +58,7 @@ class BackgroundQueue(Generic[T]):
         if not self._awake.is_set():
             if self._thread is None:
                 self._start_worker()
-            if self._thread is not None:  # else the next item tries again
+            if self._thread is not None:  # otherwise the next item tries again
                 self._awake.set()
 
     def flush(self, timeout: float = 5.0) -> bool:
@@ -67,7 +68,7 @@ class BackgroundQueue(Generic[T]):
             timeout: the longest wait, in seconds.
 
         Returns:
-            False if there was not enough time.
+            False if the time was too short.
         """
         if self._thread is None or threading.current_thread() is self._thread:
             return not self._items
@@ -75,11 +76,11 @@ class BackgroundQueue(Generic[T]):
         self._hurry.set()
         self._awake.set()
         with self._done:
-            # The worker tells when it found nothing more; `_busy` covers the item it holds in its hands.
+            # The worker signals when the queue is empty; `_busy` covers the item it is consuming.
             return self._done.wait_for(lambda: not self._items and not self._busy, max(0.0, end - time.monotonic()))
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Consume what waits and end the worker; later items are dropped. Returns as `flush` does."""
+        """Consume waiting items and end the worker; later items are dropped. Returns as `flush` does."""
         self._closed = True
         flushed = self.flush(timeout)
         thread, self._thread = self._thread, None
@@ -90,7 +91,7 @@ class BackgroundQueue(Generic[T]):
         return flushed
 
     def reset_after_fork(self) -> None:
-        """Start anew in a child process: what waits is the parent's, and its worker is not here."""
+        """Start anew in a child process: waiting items are the parent's, and its worker does not exist here."""
         closed = self._closed
         self._reset_state()
         self._closed = closed
@@ -126,7 +127,7 @@ class BackgroundQueue(Generic[T]):
     def _consume_item(self, item: T) -> None:
         try:
             self._consume(item)
-        except BaseException as error:  # noqa: BLE001 - somebody's exporter: no item and no thread is its to take along
+        except BaseException as error:  # noqa: BLE001 - an exporter's failure must not drop other items or the thread
             self.problem = type(error).__name__
             with self._lock:
                 self._dropped += 1

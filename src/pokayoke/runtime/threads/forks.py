@@ -1,4 +1,9 @@
-"""What begins anew in a forked child: it has one thread, and any lock of its parent's may be held for ever."""
+"""Callbacks in a forked child: it has one thread, and its parent may have held any lock.
+
+In: objects with locks or threads.
+Out: a call per object in the child.
+Never: an object kept alive by its registration.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +20,13 @@ _fork_hooks: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
 def on_fork(living: T, forked: Callable[[T], None]) -> None:
-    """Have `forked(living)` called in a child process, as long as the object lives."""
+    """Call `forked(living)` in every child process, as long as the object lives."""
     _fork_hooks[living] = forked
 
 
 @functools.cache
 def process_token() -> str:
-    """A word of this process alone: neither its parent nor a brother has it, and no later process of its pid."""
+    """Return a token of this process: its parent, its siblings and later processes with its pid have others."""
     return uuid.uuid4().hex
 
 

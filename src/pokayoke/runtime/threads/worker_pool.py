@@ -1,8 +1,12 @@
-"""Threads for functions that must be cut at a deadline: reused, one handoff per call.
+"""Threads for functions with a deadline: reused, one handover per call.
 
-Python cannot stop a thread. A function that outlives its deadline is not listened to any more; its
-thread counts as lost until it comes back, and lost threads are bounded. A function that has not begun
-by then never does.
+Python cannot stop a thread. The result of a function that outlives its deadline is ignored; its thread counts as
+lost until it returns, and the number of lost threads is bounded. A function that has not started by its deadline
+never starts.
+
+In: functions and deadlines.
+Out: reactions.
+Never: an exception of a function in the wrong thread, or an unbounded number of threads.
 """
 
 from __future__ import annotations
@@ -23,11 +27,11 @@ LateCallback = Callable[[Reaction], None]
 
 
 def ignore_result(_: Reaction) -> None:
-    """What answers after its deadline is not listened to."""
+    """Ignore a reaction that comes after its deadline."""
 
 
 def capture_result(function: Callable[[], Any]) -> Reaction:
-    """Call a user's function; whatever it raises is a reaction. Only Ctrl-C goes through."""
+    """Call a user's function; whatever it raises becomes a reaction. Only Ctrl-C passes through."""
     try:
         return Returned(function())
     except KeyboardInterrupt:
@@ -37,7 +41,7 @@ def capture_result(function: Callable[[], Any]) -> Reaction:
 
 
 def start_thread(name: str, target: Callable[..., object], *args: Any) -> threading.Thread | None:
-    """Start a daemon thread; None if the system gives no more."""
+    """Start a daemon thread; None if the system has none left."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)
     try:
         thread.start()
@@ -49,7 +53,7 @@ def start_thread(name: str, target: Callable[..., object], *args: Any) -> thread
 def _capture_in_worker(function: Callable[[], Any]) -> Reaction:
     """`capture_result` in a worker, where no Ctrl-C arrives.
 
-    A KeyboardInterrupt is the function's own, and ends no thread.
+    A KeyboardInterrupt was raised by the function itself, and ends no thread.
     """
     try:
         return capture_result(function)
@@ -58,12 +62,12 @@ def _capture_in_worker(function: Callable[[], Any]) -> Reaction:
 
 
 class WorkerJob:
-    """One function on its way through a worker. Exactly one side decides that it begins, and one takes the result."""
+    """One function on its way through a worker. Exactly one side starts it, and one takes its result."""
 
     __slots__ = ("_begun", "_context", "_function", "_late", "_lock", "_ready", "_taken", "reaction")
 
     def __init__(self, function: Callable[[], Any], ready: Callable[[], None]) -> None:
-        """Call `ready` in the worker's thread once the reaction is there and still wanted."""
+        """Call `ready` in the worker's thread once the reaction is there and still awaited."""
         self._function = function
         self._context = contextvars.copy_context()
         self._ready = ready
@@ -73,13 +77,13 @@ class WorkerJob:
         self.reaction: Reaction | None = None
 
     def run(self, free: Callable[[], None]) -> bool:
-        """Run in the worker, unless nobody waits any more.
+        """Run in the worker, unless the caller has given up.
 
         Args:
             free: called before the waiting side wakes up, so that its next call finds this thread.
 
         Returns:
-            False if it was given up while it ran: the thread was lost, and `free_thread` was not called.
+            False if it was given up while it ran: the thread was lost, and `free` was not called.
         """
         with self._lock:
             if self._taken:
@@ -99,7 +103,7 @@ class WorkerJob:
         return False
 
     def abandon(self, late: LateCallback | None) -> bool:
-        """Stop waiting. Returns False if there is a reaction: it came just now, or nothing has begun and never will."""
+        """Stop waiting. Returns False if there is a reaction: it has just arrived, or the function never starts."""
         with self._lock:
             if self._taken:
                 return False
@@ -110,14 +114,14 @@ class WorkerJob:
 
 
 class WorkerPool:
-    """A pool of daemon threads that grows as needed and forgets the ones that hang.
+    """A pool of daemon threads that grows as needed and forgets the threads that hang.
 
     Args:
-        max_lost: hanging threads allowed; beyond that nothing is started.
+        max_lost: most hanging threads; beyond that nothing is started.
     """
 
     def __init__(self, max_lost: int = 32) -> None:
-        """Begin without threads."""
+        """Start no threads yet."""
         self._max_lost = max_lost
         self._idle: list[SimpleQueue[WorkerJob | None]] = []
         self._lost = 0
@@ -132,15 +136,15 @@ class WorkerPool:
     def run_with_deadline(
         self, function: Callable[[], Any], timeout: float, late: LateCallback | None = None
     ) -> Reaction:
-        """Run `function`, wait `timeout` seconds for it at most.
+        """Run `function` and wait at most `timeout` seconds for it.
 
         Args:
-            function: what to run; it keeps running if it does not come back in time.
+            function: what to run; it keeps running after its deadline.
             timeout: seconds.
-            late: called (in the worker) with the reaction if that comes after the deadline.
+            late: called (in the worker) with a reaction that comes after the deadline.
 
         Returns:
-            What became of it; `NotStarted` if no thread was free, or none took it up in time.
+            Its reaction; `NotStarted` if no thread was free, or none started it in time.
         """
         done = threading.Lock()
         done.acquire()
@@ -158,7 +162,7 @@ class WorkerPool:
         return job.reaction
 
     def start_job(self, function: Callable[[], Any], ready: Callable[[], None]) -> WorkerJob | None:
-        """Hand a function to a thread; None if there is none: too many hang, or the system gives no more."""
+        """Hand a function to a thread; None if there is none: too many hang, or the system has none left."""
         if self._lost >= self._max_lost:
             return None
         job = WorkerJob(function, ready)
@@ -172,7 +176,7 @@ class WorkerPool:
         return job
 
     def give_up(self, job: WorkerJob, late: LateCallback | None) -> bool:
-        """Count the job's thread as lost. Returns False if the job has its reaction after all, or has not begun."""
+        """Count the job's thread as lost. Returns False if the job has a reaction, or has not started."""
         with self._lock:
             if not job.abandon(late):
                 return False
@@ -180,47 +184,47 @@ class WorkerPool:
         return True
 
     def desert_job(self, job: WorkerJob, late: LateCallback | None) -> None:
-        """Leave a job whose caller was interrupted or cancelled: what comes of it is late, also if it is there now."""
+        """Leave a job whose caller was interrupted or cancelled: its result is late, even if it is there now."""
         if not self.give_up(job, late) and late is not None:
             reaction = job.reaction
             assert reaction is not None, "a finished job has a reaction"
             self.deliver_late(late, reaction)
 
     def deliver_late(self, late: LateCallback, reaction: Reaction) -> None:
-        """Tell what came late in a thread; without one, in the caller's: that is better than not at all."""
+        """Report a late result in a thread; without one, in the caller's."""
         if self.start_job(lambda: late(reaction), lambda: None) is None:
             _capture_in_worker(lambda: late(reaction))
 
     def no_thread_reaction(self) -> NotStarted:
-        """The reaction for a function that found no thread."""
+        """Return the reaction for a function that found no thread."""
         return NotStarted(f"no thread is free for it; {self._lost} earlier calls hang past their deadline")
 
     def close(self) -> None:
-        """End the threads that have nothing to do; one that is still at work ends with the process."""
+        """End the idle threads; a busy one ends with the process."""
         while self._idle:
             with contextlib.suppress(IndexError):
                 self._idle.pop().put(None)
 
     def __del__(self) -> None:
-        """A pool that was never closed leaves no thread behind, either."""
+        """End the threads of a pool that was never closed."""
         self.close()
 
     def reset_after_fork(self) -> None:
-        """Begin anew in a child process: the parent's threads do not exist there."""
+        """Start anew in a child process: the parent's threads do not exist there."""
         self._idle, self._lost, self._lock = [], 0, threading.Lock()
 
     def take_back(self, inbox: SimpleQueue[WorkerJob | None]) -> None:
-        """Keep a thread that has nothing to do."""
+        """Take back an idle thread."""
         self._idle.append(inbox)
 
     def count_returned(self) -> None:
-        """Count a thread that hung as one that came back."""
+        """Count a hanging thread as returned."""
         with self._lock:
             self._lost -= 1
 
 
 def _run_thread(pool: weakref.ref[WorkerPool], inbox: SimpleQueue[WorkerJob | None]) -> None:
-    """What a thread does. It does not hold its pool: one that nobody has any more ends its threads."""
+    """Run a thread of the pool. It does not hold its pool, so that an unused pool ends its threads."""
 
     def free_thread() -> None:
         if (workers := pool()) is None:
@@ -234,4 +238,4 @@ def _run_thread(pool: weakref.ref[WorkerPool], inbox: SimpleQueue[WorkerJob | No
                 workers.count_returned()
             del workers
             free_thread()
-        del job  # a thread that waits must not keep what it did last
+        del job  # an idle thread must not keep its last job alive

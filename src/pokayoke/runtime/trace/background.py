@@ -1,7 +1,8 @@
-"""What looks at calls beside their path: shadows, and the sample for replay. No call ever waits for it.
+"""Observes finished calls in the background: shadow comparisons and the replay sample.
 
-What enters: calls that have ended, with what their tools returned. What leaves: trace events and lines
-of a sample. What must never happen here: a call that is delayed, changed or failed by who looks on.
+In: finished calls, with what their tools returned.
+Out: trace events, and lines of the sample.
+Never: a call that is delayed, changed or failed by its observer.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _IMMUTABLE_TYPES: Final = frozenset((str, bytes, int, float, bool, type(None), R
 
 
 class CompletedCall(msgspec.Struct, frozen=True):
-    """A call that has ended.
+    """A finished call.
 
     Args:
         call: as the model wrote it.
-        env: in which it played.
+        env: the environment in which it ran.
         tool: the resolved name.
-        raw: what the tool returned, safe from later changes; UNSET if it did not run, raised, or
-            returned what cannot be kept.
+        raw: what the tool returned, protected from later changes; UNSET if it did not run, raised, or
+            returned something that cannot be copied.
         raised: True if it raised.
-        refused: True if it was not started.
+        refused: True if it did not start.
     """
 
     call: ToolCall
@@ -52,14 +53,14 @@ class CompletedCall(msgspec.Struct, frozen=True):
 
 
 class BackgroundObserver:
-    """Looks on for one guard, in a thread of its own.
+    """Observes the calls of one guard, in a thread of its own.
 
     Args:
-        guard: its trace takes the events.
+        guard: the guard, whose trace takes the events.
     """
 
     def __init__(self, guard: Guard) -> None:
-        """Start nothing yet."""
+        """Prepare, and start no thread yet."""
         self._guard = guard
         self._policy: Policy | None = None
         self._sampler: Sampler | None = None
@@ -69,11 +70,11 @@ class BackgroundObserver:
 
     @property
     def dropped_count(self) -> int:
-        """Calls that were not looked at: too many waited, or looking failed."""
+        """Calls that were not observed: too many waited, or observing failed."""
         return self._waiting.dropped_count
 
     def prepare_swap(self, policy: Policy) -> Callable[[], None]:
-        """Open the sample a policy names. What is returned writes it, of the tools that are then in force.
+        """Open the sample a policy names. The returned function puts it in force, for the tools in force then.
 
         Raises:
             ConfigurationError: the sample or its key cannot be used.
@@ -83,7 +84,7 @@ class BackgroundObserver:
         if before is None or before.trace != policy.trace:
             sampler = None
             if policy.trace.sample_path is not None:
-                from pokayoke.runtime.trace.sample import Sampler  # noqa: PLC0415 - for those who want a sample
+                from pokayoke.runtime.trace.sample import Sampler  # noqa: PLC0415 - loaded where a sample is written
 
                 sampler = Sampler(policy.trace)
 
@@ -100,12 +101,12 @@ class BackgroundObserver:
     def observe_steps(
         self, steps: Generator[Step, Any, T], call: ToolCall, env: CallEnvironment, reaction: Reaction | None
     ) -> Generator[Step, Any, T]:
-        """Return the steps of a call as they are, unless somebody wants to look at it.
+        """Return the steps of a call, wrapped by the background observer if the call is compared or sampled.
 
         Args:
             steps: of the call.
             call: the call.
-            env: its env.
+            env: its environment.
             reaction: of the tool, if a framework has run it already.
         """
         if env.snapshot.shadows or (self._sampler is not None and self._sampler.is_sampled(env.run_id)):
@@ -113,11 +114,11 @@ class BackgroundObserver:
         return steps
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until everything so far was looked at; False if there was not enough time (seconds)."""
+        """Wait until every call so far is processed; False if `timeout` (seconds) was too short."""
         return self._waiting.flush(timeout)
 
     def close(self) -> None:
-        """Look at what waits, and end."""
+        """Process waiting calls, and end the thread."""
         self._waiting.close()
         if self._sampler is not None:
             self._sampler.close()
@@ -125,7 +126,7 @@ class BackgroundObserver:
     def _watch_steps(
         self, steps: Generator[Step, Any, T], call: ToolCall, env: CallEnvironment, reaction: Reaction | None
     ) -> Generator[Step, Any, T]:
-        """Pass every step through, and remember how the tool reacted before anybody can change what it returned."""
+        """Pass every step through, and copy the tool's reaction before its value can be changed."""
         limit = 4 * env.snapshot.policy.validation.tool_output.max_chars
         raw = UNSET if reaction is None else freeze_reaction(reaction, limit)
         call = _freeze_call(call, limit)
@@ -145,7 +146,7 @@ class BackgroundObserver:
         return outcome
 
     def _process_call(self, seen: CompletedCall) -> None:
-        """Look at one call, in the thread."""
+        """Process one call, in the thread."""
         try:
             self._compare_shadow(seen)
         finally:
@@ -154,7 +155,7 @@ class BackgroundObserver:
                 self._sample_call(sampler, seen)
 
     def _sample_call(self, sampler: Sampler, seen: CompletedCall) -> None:
-        """Write one call; one that cannot be written leaves a word, or the sample would read like all there was."""
+        """Write one call. If that fails, record an event: the sample must not look complete."""
         if not sampler.write_call(seen):
             self._guard.trace.record({
                 "ts": seen.env.now, "run_id": seen.env.run_id, "step": seen.env.step, "event": "sample",
@@ -171,7 +172,7 @@ class BackgroundObserver:
         call = msgspec.structs.replace(seen.call, name=seen.tool)
         try:
             event = shadow_event(call, env, stable, beside, seen.raw)
-        except BaseException as error:  # noqa: BLE001 - the candidate's own code must end neither call nor thread
+        except BaseException as error:  # noqa: BLE001 - the candidate's own code must not end the call or the thread
             event = {
                 "ts": env.now, "run_id": env.run_id, "step": env.step, "event": "shadow", "tool": seen.tool,
                 "ok": False, "call_id": call.id, "contract": stable.contract.id,
@@ -182,11 +183,11 @@ class BackgroundObserver:
 
 
 def freeze_reaction(reaction: Reaction, limit: int) -> Any | UnsetType:
-    """Return what a tool returned so that no later change reaches it; UNSET where there is nothing to keep.
+    """Return a copy of a tool's return value that no later change reaches; UNSET if there is none.
 
     Args:
         reaction: of the tool.
-        limit: most bytes of JSON that are copied.
+        limit: most bytes of JSON to copy.
     """
     if not isinstance(reaction, Returned):
         return UNSET
@@ -198,7 +199,7 @@ def freeze_reaction(reaction: Reaction, limit: int) -> Any | UnsetType:
         if wire is not None and wire.body is not None:
             return Raw(wire.body, wire.content_type, wire.status)
         done = serialise(value, max_bytes=limit)
-    except Exception:  # noqa: BLE001 - a tool's own object, which the call itself reports
+    except Exception:  # noqa: BLE001 - a tool's own object, whose error the call itself reports
         return UNSET
     return UNSET if isinstance(done, Finding) or done.decimals else done.value
 

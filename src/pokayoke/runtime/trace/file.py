@@ -1,10 +1,11 @@
 """The trace file: whole lines, appended by any number of processes, rotated by size.
 
-A line is either in the file as a whole or counted as dropped. What must never happen here: an exception
-or an endless wait during a call, because of a full disk, a lost folder or another process.
+A process that is killed while it writes may leave half a line, because the kernel ends a write between two
+pages. Another process that has written after it writes its line once more.
 
-A process that is killed while it writes may leave half a line: the kernel ends a write between two pages. What
-another process writes behind that, it writes once more.
+In: lines without their newlines.
+Out: whole lines in the file, or a count of dropped ones.
+Never: an exception or an endless wait during a call, because of a full disk, a lost folder or another process.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from pokayoke.errors import ConfigurationError
 
 try:
     import fcntl as _fcntl
-except ImportError:  # Windows: several processes then share a file without rotation being coordinated
+except ImportError:  # Windows: processes that share a file then rotate it without coordination
     _locks: ModuleType | None = None
 else:
     _locks = _fcntl
 
 # O_NONBLOCK: opening a pipe that nobody reads must not wait. O_APPEND: the kernel places each write.
 _FLAGS: Final = os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_NO_POSITION: Final = -1  # no place at which a write of ours ended
+_NO_POSITION: Final = -1  # no write of this file has ended yet
 _LOOK_SECONDS: Final = 0.1
-"""How long may be written to a file that was moved away. If it was deleted, what was written then is written again."""
+"""Seconds between checks of the path. Lines written to a file that was deleted meanwhile are written again."""
 _MOST_UNSURE: Final = 1_048_576  # bytes
 
 
@@ -40,10 +41,10 @@ class TraceFile:
     """An append-only file of lines.
 
     Args:
-        path: where it is, from where the program is now. The folder has to exist.
+        path: relative to the current folder. Its folder must exist.
         max_bytes: size at which the file becomes `path.1`, and so on.
-        backups: how many of those are kept.
-        option: what names the file in the configuration.
+        backups: how many rotated files to keep.
+        option: name of the option in the configuration, for messages.
 
     Attributes:
         dropped: lines that could not be written.
@@ -55,9 +56,9 @@ class TraceFile:
 
     _fd: int
     _ours: tuple[int, int]
-    _torn: bool  # the last write stopped half-way
-    _end: int  # of the last write, in the file
-    # When, and for how many bytes more, it is known where the path leads, and what was written since then.
+    _torn: bool  # the last write stopped in the middle
+    _end: int  # position in the file at which the last write ended
+    # When the path was checked, how many more bytes may be written before the next check, and the lines since then.
     _looked: float
     _room: int
     _unsure: list[bytes]
@@ -66,7 +67,7 @@ class TraceFile:
         self, path: str | os.PathLike[str], *, max_bytes: int, backups: int, option: str = "trace.path"
     ) -> None:
         self.path = os.fspath(path)
-        with suppress(OSError):  # without a current folder, opening says what is wrong
+        with suppress(OSError):  # without a current folder, opening the file reports it
             self.path = str(Path(path).absolute())
         self.dropped = 0
         self.problem: str | None = None
@@ -74,9 +75,9 @@ class TraceFile:
         self._adopt_descriptor(self._open_or_refuse())
 
     def append(self, lines: list[bytes]) -> None:
-        """Hand lines (without their newlines) to the operating system, all in one write.
+        """Pass lines (without their newlines) to the operating system, all in one write.
 
-        The caller sees to it that only one thread does so at a time.
+        The caller ensures that only one thread appends at a time.
         """
         data, done, torn = b"\n".join([*lines, b""]), 0, False
         try:
@@ -84,9 +85,9 @@ class TraceFile:
                 lines = gone + lines
                 data = b"\n".join([*lines, b""])
             torn = self._torn
-            if torn:  # after a write that stopped half-way, the next line begins on a line of its own
+            if torn:  # the last write stopped in the middle: begin a new line
                 data = b"\n" + data
-            # One write for all: with O_APPEND it lands in one piece, also beside other processes.
+            # One write for all: with O_APPEND it lands in one piece, even if other processes write too.
             while done < len(data):
                 done += os.write(self._fd, data[done:])
             self.problem = None
@@ -104,7 +105,7 @@ class TraceFile:
                 self.append(lines[:1])
 
     def close(self) -> None:
-        """Close. A closed file drops what is appended to it."""
+        """Close the file. A closed file drops appended lines."""
         with suppress(OSError):
             if self._fd >= 0 and self._unsure and os.fstat(self._fd).st_nlink == 0:
                 gone, self._unsure, self._looked = self._unsure, [], -math.inf
@@ -116,11 +117,11 @@ class TraceFile:
             self.close()
 
     def reset_after_fork(self) -> None:
-        """Start anew in a child process: what was written so far is the parent's to write again."""
+        """Start anew in a child process: lines written so far are the parent's to write again."""
         self._unsure = []
         if self._fd >= 0:
             try:
-                # A file description of our own: the parent's carries its lock, too.
+                # Open a file description of our own: the parent's shares its lock.
                 self._reopen()
             except OSError as error:
                 self.problem = str(error)
@@ -141,12 +142,12 @@ class TraceFile:
         return fd
 
     def _follow_or_rotate(self, coming: int) -> list[bytes]:
-        """Stay with the path: another process may have rotated, or someone moved the file away.
+        """Check the path: another process may have rotated the file, or it was moved or deleted.
 
-        To look costs more than to write: once a file was asked for its times, the next write has to record a new one.
+        A check costs more than a write: after a file's times were read, the next write has to record a new one.
 
         Returns:
-            The lines that were written since the last look, if the file was deleted, else none.
+            The lines that were written since the last check, if the file was deleted, else none.
         """
         if self._fd < 0:
             raise OSError(errno.EBADF, "the trace is closed")
@@ -168,23 +169,23 @@ class TraceFile:
         return gone
 
     def _stat_own_file(self) -> os.stat_result | None:
-        """What the path leads to, if that is the open file."""
+        """Return the path's status if it still leads to the open file."""
         try:
             there = os.stat(self.path)  # noqa: PTH116 - a quarter of the time of a Path's
         except FileNotFoundError:
             return None
-        # An inode number is not given away again while our descriptor holds the inode.
+        # An inode number is not reused while our descriptor holds the inode.
         return there if _file_identity(there) == self._ours else None
 
     def _may_rotate(self) -> bool:
-        """True for one process at a time. Never waits: a stopped process may hold the lock for ever."""
+        """Return True for one process at a time. Never waits: a stopped process may hold the lock indefinitely."""
         if _locks is None:
             return True
         try:
             _locks.flock(self._fd, _locks.LOCK_EX | _locks.LOCK_NB)
         except OSError:
             return False
-        # Whoever waited for this inode after it was moved must not move its successor.
+        # A process that waited for this inode after it was moved must not move its successor.
         return self._stat_own_file() is not None
 
     def _rotate_files(self) -> None:
@@ -203,10 +204,10 @@ class TraceFile:
         self._adopt_descriptor(fresh)
 
     def _close_descriptor(self) -> None:
-        """Close the descriptor. It is nobody's before it is closed: its number may be another file's at once."""
+        """Close the descriptor. It is forgotten first: its number may belong to another file at once."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with suppress(OSError):  # a network's file system may say only now what it could not keep
+            with suppress(OSError):  # a network file system may report lost data only now
                 os.close(fd)
 
     def _adopt_descriptor(self, fd: int) -> None:
@@ -214,21 +215,21 @@ class TraceFile:
         self._end, self._looked, self._room, self._unsure = _NO_POSITION, -math.inf, 0, []
 
     def _is_behind_half_a_line(self, size: int) -> bool:
-        """Whether the last write, of so many bytes, was put behind half a line that another process left there."""
+        """Whether the last write, of so many bytes, landed after half a line that another process left there."""
         try:
             before, self._end = self._end, os.lseek(self._fd, 0, os.SEEK_CUR)
             begin = self._end - size
             return begin not in (0, before) and os.pread(self._fd, 1, begin - 1) != b"\n"
-        # It may not be read; or a finalizer has closed it; or Windows, where a write that has begun is not cut.
+        # It is not readable; or a finalizer has closed it; or on Windows, where a started write is not cut.
         except (OSError, AttributeError):
             return False
 
 
 def _open_file(path: str) -> int:
-    """Open a regular file for appending, made if need be, and for reading if that is permitted.
+    """Open a regular file for appending, created if needed, and for reading if that is permitted.
 
     Raises:
-        OSError: that is not possible; `_OtherKindError` if something else is there.
+        OSError: that is not possible; `_OtherKindError` if something else than a file is there.
     """
     try:
         fd = os.open(path, os.O_RDWR | _FLAGS, 0o600)
@@ -245,12 +246,12 @@ class _OtherKindError(OSError):
 
 
 def _file_identity(found: os.stat_result) -> tuple[int, int]:
-    """Return what tells a file from every other one."""
+    """Return what identifies a file among all others."""
     return found.st_ino, found.st_dev
 
 
 def _is_full(fd: int) -> bool:
-    """True if not even one block is free. File systems that do not say count as having space."""
+    """True if not even one block is free. File systems that do not report it count as having space."""
     try:
         space = os.fstatvfs(fd)
     except (AttributeError, OSError):

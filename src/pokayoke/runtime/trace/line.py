@@ -1,6 +1,8 @@
-"""One event as one line of JSON: whatever it holds, and whatever its characters would do to a terminal.
+"""One event as one line of JSON.
 
-What enters: an event with values of any kind. What leaves: bytes without a line end. Nothing is redacted here.
+In: an event with values of any kind.
+Out: bytes without a line end or a character that steers a terminal.
+Never: redaction, which is the trace's.
 """
 
 from __future__ import annotations
@@ -19,34 +21,34 @@ from pokayoke.core.json.dump import dump_exact_size
 from pokayoke.core.redaction.redactor import REDACTION_FAILED
 from pokayoke.core.text.regex import linear_search
 
-# Fields that hold names, numbers and hashes of ours. A call that ended well has no others but its payloads,
-# and only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
+# Fields that hold our own names, numbers and hashes. A call that ended well has no others but its payloads, and
+# only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
 SAFE_FIELDS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
     | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "occurrence", "wire"}
 )
 COMMON_FIELDS: Final = SAFE_FIELDS | {"arguments", "result"}
-"""What an event of a call that ended well holds: names, numbers and the two payloads."""
+"""The fields of an event of a call that ended well: names, numbers and the two payloads."""
 _FINDINGS: Final = frozenset({"findings"})
 _SHORT_TEXT: Final = 1_000
 _MOST_FINDINGS: Final = 20
 
-# What ends a line or moves a terminal's cursor although JSON allows it in a string: C1 controls, U+2028,
-# U+2029, and the marks that reorder text. Written as \uXXXX it is the same JSON.
+# Characters that end a line or move a terminal's cursor although JSON allows them in a string: C1 controls, U+2028,
+# U+2029, and the marks that reorder text. Written as \uXXXX they are the same JSON.
 _CONTROLS: Final = r"[\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 _controls = re.compile(_CONTROLS)
-# In UTF-8 each of them begins with one of these three bytes, which most texts do without.
+# In UTF-8 each of them begins with one of these three bytes, which most texts lack.
 _LEAD_E2, _LEAD_C2, _LEAD_D8 = b"\xe2\xc2\xd8"
 
 
 @functools.cache
 def _controls_search() -> Callable[[str], bool]:
-    """Compile once, and not while importing."""
+    """Compile on first use instead of on import."""
     return linear_search(_CONTROLS)
 
 
 def has_no_controls(data: bytes) -> bool:
-    """True if none of those characters can stand in this text."""
+    """True if a text can hold none of those characters."""
     return data.isascii() or not (_LEAD_E2 in data or _LEAD_C2 in data or _LEAD_D8 in data)
 
 
@@ -61,7 +63,7 @@ def escape_controls(line: bytes) -> bytes:
 
 
 def is_only_unchecked(event: dict[str, Any]) -> bool:
-    """Whether an event holds no more than `COMMON_FIELDS` and that nothing is promised about the output."""
+    """Whether an event holds only `COMMON_FIELDS`, and the note that the output had no contract."""
     findings = event.get("findings")
     if findings is None or len(findings) != 1 or findings[0] is not UNCHECKED:
         return False
@@ -69,17 +71,17 @@ def is_only_unchecked(event: dict[str, Any]) -> bool:
 
 
 def digest_of(data: bytes) -> dict[str, Any]:
-    """Return what the mode `hash` writes in place of a payload: its hash, to compare it by, and its length."""
+    """Return the replacement of a payload in the mode `hash`: its hash, for comparison, and its length."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
 def to_utf8(text: str) -> bytes:
-    """Return a text as bytes; half a character (a lone surrogate) becomes its escape."""
+    """Return a text as UTF-8; a lone surrogate becomes its escape."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def dump_event(event: dict[str, Any]) -> bytes:
-    """Return an event as JSON, whatever its values are."""
+    """Return an event as JSON, whatever its values."""
     try:
         findings = event.get("findings")
         whole = {**event, "findings": orjson.Fragment(msgspec.json.encode(findings))} if findings else event
@@ -89,7 +91,7 @@ def dump_event(event: dict[str, Any]) -> bytes:
 
 
 def orjson_default(value: Any) -> Any:
-    """What orjson does not know: payloads that are JSON already, findings and corrections."""
+    """Convert what orjson does not know: payloads that are JSON already, findings and corrections."""
     if isinstance(value, bytes):
         return orjson.Fragment(value)
     if isinstance(value, msgspec.Struct):
@@ -100,7 +102,7 @@ def orjson_default(value: Any) -> Any:
 
 
 def _to_plain_json(value: Any) -> Any:
-    """The same event out of what any JSON writer takes."""
+    """Return the same event as values that any JSON writer takes."""
     if isinstance(value, str):
         return to_utf8(value).decode()
     if isinstance(value, dict):
@@ -118,7 +120,7 @@ def _to_plain_json(value: Any) -> Any:
 
 
 def shorten_event(event: dict[str, Any]) -> dict[str, Any]:
-    """An event that outgrew every limit: its scalars, and the codes of its first findings."""
+    """Return an oversized event reduced to its scalars and the codes of its first findings."""
     short: dict[str, Any] = {}
     for key, value in event.items():
         if isinstance(value, str):
@@ -134,13 +136,13 @@ def shorten_event(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def withhold_payloads(event: dict[str, Any], mode: str) -> None:
-    """Leave out of an event what repeats its payloads; in the mode `hash`, the raw text leaves its hash."""
+    """Remove what repeats an event's payloads; in the mode `hash`, replace the raw text by its hash."""
     raw = event.pop("raw", None)
     if raw is not None and mode == "hash":
         event["raw"] = digest_of(raw if isinstance(raw, bytes) else to_utf8(str(raw)))
     findings = event.get("findings")
     if findings:
-        # Messages, hints and reasons repeat values; the code and the place do not.
+        # Messages, hints and reasons repeat values; codes and places do not.
         event["findings"] = [{"code": f.code, "at": f.at, "blame": f.blame} for f in findings]
         event["reason"] = findings[0].code
     elif "reason" in event and "tool" in event:
@@ -150,7 +152,7 @@ def withhold_payloads(event: dict[str, Any], mode: str) -> None:
 
 
 def minimal_event(event: dict[str, Any]) -> bytes:
-    """What is left of an event that could not be made safe: which one it was."""
+    """Return the identifying fields of an event that could not be redacted."""
     kept = {key: event.get(key) for key in ("ts", "run_id", "step", "event", "tool", "ok")}
     safe = {
         key: value if isinstance(value, (bool, int, float)) else _safe_identifier(value) for key, value in kept.items()
@@ -159,5 +161,5 @@ def minimal_event(event: dict[str, Any]) -> bytes:
 
 
 def _safe_identifier(value: Any) -> str | None:
-    """An identifier as it is; anything longer or stranger is not repeated."""
+    """Return an identifier unchanged; None if it is longer or holds other characters."""
     return value if isinstance(value, str) and re.fullmatch(r"[\w.:@-]{1,64}", value) else None

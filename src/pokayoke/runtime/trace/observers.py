@@ -1,8 +1,9 @@
-"""Who is told about events while they are recorded: alerts, metrics, a host's own callback.
+"""Observers of events while they are recorded: alerts, metrics, a host's own callback.
 
-What enters: events as they happen, unredacted. What leaves: copies without payloads and without texts
-that may repeat a value, so that no observer can leak what the trace redacts. What must never happen
-here: an exception of an observer that reaches a call.
+In: events as they happen, unredacted.
+Out: copies without payloads and without texts that may repeat a value, so that no observer can leak what the
+    trace redacts.
+Never: an observer's exception that reaches a call.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from pokayoke.runtime.trace.line import SAFE_FIELDS
 
 Observer = Callable[[dict[str, Any]], object]
 
-# Names, numbers and codes; everything else of an event may hold what a model, a user or a tool wrote.
+# Names, numbers and codes; every other field may hold what a model, a user or a tool wrote.
 _PUBLIC_FIELDS: Final = SAFE_FIELDS | {"error", "alert", "invalid", "outputs", "candidate", "differs"}
 
 
 def public_event(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
-    """Return what an observer sees of an event.
+    """Return the part of an event that an observer sees.
 
     Args:
-        event: as it was handed to the trace.
-        common: it holds names, numbers and the two payloads only, and no finding but of our own.
+        event: as the trace received it.
+        common: True if it holds only names, numbers and the two payloads, and no finding but our own.
 
     Returns:
-        Names, numbers and hashes. Of findings their codes (`findings`), of corrections their rules
-        (`corrections`); `broken` holds the codes of an output that was handed on in monitor mode although
-        it broke its contract. `tool` is what the model wrote unless `contract` is there, too.
+        Names, numbers and hashes; the codes of findings (`findings`) and the rules of corrections (`corrections`).
+        `broken` holds the codes of an output that broke its contract and was passed on in monitor mode. `tool` is
+        what the model wrote unless `contract` is there too.
     """
     if common:
         seen = event.copy()
@@ -40,13 +41,13 @@ def public_event(event: dict[str, Any], *, common: bool) -> dict[str, Any]:
     seen = {key: value for key, value in event.items() if key in _PUBLIC_FIELDS}
     if findings := event.get("findings"):
         seen["findings"] = codes = tuple([finding.code for finding in findings])
-        # In monitor mode a broken output ends ok. A tool that promises nothing breaks nothing.
+        # In monitor mode a broken output ends ok. A tool without an output contract breaks none.
         if event.get("status") == "ok" and "no_output_contract" not in codes:
             seen["broken"] = tuple([finding.code for finding in findings if finding.blame == "tool"])
     if corrections := event.get("corrections"):
         seen["corrections"] = tuple([correction.rule for correction in corrections])
     if event.get("event") == "stop":
-        seen["reason"] = event.get("reason")  # a `StopReason`, never somebody's words
+        seen["reason"] = event.get("reason")  # a `StopReason`, never free text
     return seen
 
 
@@ -56,20 +57,20 @@ def notify_observers(
     broken: list[Observer],
     record: Callable[[dict[str, Any]], object],
 ) -> None:
-    """Tell all observers of one event.
+    """Notify all observers of one event.
 
     Args:
-        observers: in the order in which they began.
+        observers: in the order of registration.
         seen: from `public_event`.
-        broken: the observers that have been reported; this adds to it.
-        record: takes the event that reports the first failure of an observer.
+        broken: the observers whose failure was reported; this adds to it.
+        record: records the first failure of an observer as an event.
     """
     for observer in observers:
         try:
             observer(seen)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - somebody else's code, and the call is none of its business
+        except BaseException as error:  # noqa: BLE001 - the observer's own failure must not reach the call
             if not any(one is observer for one in broken):
                 broken.append(observer)
                 record({"event": "observer", "ok": False, "reason": f"an observer raised {type(error).__name__}"})

@@ -1,7 +1,9 @@
-"""The sample that a program writes while it runs: whole runs, with pseudonyms, for replay.
+"""The replay sample that a program writes while it runs: whole runs, with pseudonyms.
 
-What enters are calls that have ended; what leaves are lines that name nobody. `replay/sample/recorder.py`
-makes them; this file has the key, the file and the current contracts.
+In: finished calls. `replay/sample/recorder.py` turns them into lines; this file has the key, the file and the
+    current contracts.
+Out: lines without personal data.
+Never: a key that others can read.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ class Sampler:
     """Writes the sample of one guard.
 
     Args:
-        policy: where to, and how much.
+        policy: where to write, and how much.
 
     Raises:
-        ConfigurationError: the file cannot be written, or the key is none or lies open.
+        ConfigurationError: the file cannot be written, or the key is invalid or readable by others.
     """
 
     def __init__(self, policy: TracePolicy) -> None:
-        """Open the file and get the key."""
-        assert policy.sample_path is not None, "made for those who name a file"
+        """Open the file and load the key."""
+        assert policy.sample_path is not None, "a sampler needs a path"
         key = policy.sample_key_path
         self._key = secrets.token_bytes(_KEY_BYTES) if key is None else _load_key(Path(key))
         self._share = policy.sample_share
@@ -57,7 +59,7 @@ class Sampler:
 
     @property
     def withheld_count(self) -> int:
-        """Sampled calls that were not written, because no pseudonyms would be judged alike, or the tool is secret."""
+        """Sampled calls that were not written: pseudonyms would change their verdict, or the tool is secret."""
         return self._withheld + self._recorder.withheld
 
     @property
@@ -66,7 +68,7 @@ class Sampler:
         return self._file.dropped
 
     def use_contracts(self, contracts: Iterable[Contract], policy: Policy) -> None:
-        """Go on with these contracts: they say which values are words of a schema and nobody's data."""
+        """Use these contracts from now on: they tell the words of a schema from personal data."""
         self._withheld = self.withheld_count
         self._recorder = self._build_recorder(contracts, policy)
 
@@ -80,7 +82,7 @@ class Sampler:
         return found
 
     def write_call(self, seen: CompletedCall) -> bool:
-        """Write one call of a sampled run. Returns False if it is missing there, and its tool is not secret."""
+        """Write one call of a sampled run. Returns False if it was not written although its tool is not secret."""
         call, env = seen.call, seen.env
         found = env.snapshot.find_plan(call.name)
         contract = None if isinstance(found, Finding) else found.contract
@@ -98,7 +100,7 @@ class Sampler:
                 run=env.run_id,
                 line=env.step,
                 stop_reason=call.stop_reason,
-                # A contract with an envelope would have the replay look for an output already taken out of it.
+                # With an envelope in the contract, replay would unwrap an output that is unwrapped already.
                 contract=contract.id if contract is not None and contract.envelope is None else None,
                 ran=not seen.refused and (seen.raised or raw is not UNSET),
             )
@@ -121,7 +123,7 @@ def _decode_body(body: str | bytes) -> str:
 
 
 def _load_key(path: Path) -> bytes:
-    """The key in a file that only its owner may read; a new one if there is none."""
+    """Return the key from a file that only its owner may read; create one if there is none."""
     if not path.exists():
         try:
             _make_key(path)
@@ -131,7 +133,7 @@ def _load_key(path: Path) -> bytes:
 
 
 def _make_key(path: Path) -> None:
-    """Make a key that nobody can find half-written; whoever starts at the same moment takes the first one."""
+    """Create a key that is never visible half-written; of processes that do so at once, the first one wins."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,11 +1,12 @@
-"""The trace: every event as one JSON line without secrets, in a ring and, if wanted, in a file.
+"""The trace: every event as one JSON line without secrets, in a ring and optionally in a file.
 
-What enters: event dictionaries. What leaves: JSON lines. What must never happen here: an
-exception during a call, a second line in one event, an unredacted byte in a file or in what a ring shows.
+A call only hands its events over. They are searched for secrets and written as lines when they are read or go
+to the file: after a failure at once, otherwise after a second or 64 KB. Many short texts searched together cost
+a third of what each would cost alone.
 
-A call only hands its events over. They are searched for secrets and written as lines when somebody
-reads them or when they go to the file: after a failure at once, else after a second or 64 KB. Many
-short texts searched together cost a third of what each alone would.
+In: event dictionaries.
+Out: JSON lines.
+Never: an exception during a call, a second line in one event, an unredacted byte in a file or a ring.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ from pokayoke.runtime.trace.ring import PendingEvent
 _BUFFER_BYTES: Final = 65_536
 _BUFFER_SECONDS: Final = 1.0
 _DONE: Final[dict[str, Any]] = {}
-_USUAL_BYTES: Final = 400  # what a common event takes without its payload
+_USUAL_BYTES: Final = 400  # size of a common event without its payload
 _JSON_PAYLOADS: Final = ("arguments", "result")
 _REMEMBERED_RUNS: Final = 256
 
 
 class Trace:
-    """Redacts events and writes them down. Safe to share between threads.
+    """Redacts events and writes them. Safe to share between threads.
 
     Args:
-        policy: where to, and what of the payloads.
-        redactor: the user's own, which sees every payload first.
+        policy: where to write, and what to keep of the payloads.
+        redactor: the user's own; it gets every payload first.
         clock: seconds since the epoch, for events that carry no `ts`.
 
     Raises:
@@ -71,7 +72,7 @@ class Trace:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock, self._own = clock, redactor
-        # Re-entrant: a user's redactor, or a finalizer, may have something to record in the middle of a line.
+        # Reentrant: a user's redactor, or a finalizer, may record an event while a line is made.
         self._lock = threading.RLock()
         self._waiting: deque[PendingEvent] = deque()
         self._ready: list[bytes] = []
@@ -89,11 +90,11 @@ class Trace:
         on_fork(self, Trace.reset_after_fork)
 
     def apply_policy(self, policy: TracePolicy) -> None:
-        """Go on under a changed policy, if it can be `prepare_swap`. What was met as a secret stays one."""
+        """Go on under a changed policy; raises as `prepare_swap`. A known secret stays one."""
         self.prepare_swap(policy)()
 
     def prepare_swap(self, policy: TracePolicy) -> Callable[[], None]:
-        """Open what a changed policy names. What is returned goes on under it, and cannot fail.
+        """Open what a changed policy names. The returned function puts it in force, and cannot fail.
 
         Raises:
             ConfigurationError: the new file cannot be written.
@@ -109,7 +110,7 @@ class Trace:
         return partial(self._put_in_force, policy, built, opened)
 
     def _put_in_force(self, policy: TracePolicy, redactor: Redactor, opened: TraceFile | None) -> None:
-        with self._lock:  # of who appends: a descriptor closed under it may be another file's at once
+        with self._lock:  # also of `append`: a descriptor closed under it may belong to another file at once
             self.flush()
             old, self._file = self._file, opened
             if old is not None and old is not opened:
@@ -132,52 +133,52 @@ class Trace:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Who is told of every event."""
+        """The registered observers."""
         return self._observers
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Tell somebody of every event from now on, in the thread of the call, once it is recorded.
+        """Call an observer for every event from now on, in the thread of the call, once it is recorded.
 
         Args:
-            observer: called with what `runtime/trace/observers.py` shows of an event: no payloads, no texts. The
+            observer: called with the public part of an event (`runtime/trace/observers.py`): no payloads, no texts. The
                 first exception it raises is recorded as an `observer` event; no call ever sees one.
 
         Returns:
-            A function that ends it.
+            A function that removes the observer.
         """
         with self._lock:
             self._observers = (*self._observers, observer)
         return lambda: self._remove_observer(observer)
 
     def record(self, event: dict[str, Any]) -> PendingEvent:
-        """Take an event over.
+        """Record an event.
 
         Args:
-            event: becomes the trace's own. `arguments` and `result` are canonical JSON bytes, `raw` is
-                a text or bytes as they came; `marks` (names that the contract marks as secret) is used
-                and not written; findings and corrections may be the values themselves.
+            event: becomes the trace's own. `arguments` and `result` are canonical JSON bytes, `raw` is a text or bytes
+                as received; `marks` (names that the contract marks as secret) is used and not written; findings and
+                corrections may be the values themselves.
 
         Returns:
-            What a `Ring` keeps. It reaches the file within a second of the next one, at once if `ok` is false.
+            The entry for an `EventRing`. It reaches the file within a second of the next one, at once if `ok` is false.
         """
         now = event.get("ts")
         if now is None:
             now = event["ts"] = self._clock()
         common = COMMON_FIELDS.issuperset(event) or (self._as_they_are and is_only_unchecked(event))
         recorded = PendingEvent(self, event, common)
-        # Copied now: once it waits, another thread may make its line, and that changes it.
+        # Copied now: once the event waits, another thread may make its line, which changes it.
         seen = public_event(event, common=common) if self._observers else None
         size = _USUAL_BYTES
         if "arguments" in event or "result" in event:
             size += self._place_payloads(recorded)
-        # No lock: appending to a deque is one step, and the count of bytes only decides when to write.
+        # No lock: appending to a deque is atomic, and the count of bytes only decides when to write.
         self._waiting.append(recorded)
         failed = event.get("ok") is False
         if not (recorded.common or failed):
-            # It holds values of others (findings, corrections) that may change: only bytes and text can wait.
+            # It refers to findings and corrections that may still change: only bytes and text can wait.
             size = len(self.line_of(recorded))
         self._bytes += size
-        # A clock that ran backwards counts as old, too.
+        # A clock that ran backwards counts as old.
         if failed or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
             self._since = now
             self.flush()
@@ -186,7 +187,7 @@ class Trace:
         return recorded
 
     def line_of(self, recorded: PendingEvent) -> bytes:
-        """Return the line of a recorded event; everything recorded before it is made first."""
+        """Return the line of a recorded event; the lines of earlier events are made first."""
         with self._lock:
             self._make_ready()
             if recorded.made is None:  # a forked child finds it in a ring, but no longer in the queue
@@ -194,10 +195,10 @@ class Trace:
             return cast("bytes", recorded.made)
 
     def secrets_of_run(self, run_id: str | None) -> KnownSecrets:
-        """The secrets met in a run, for texts of that run that are shown elsewhere.
+        """Return the secrets found in a run, for texts of that run that are shown elsewhere.
 
-        Of many runs, those without a secret are forgotten first, then those whose secrets were looked for least
-        lately. The end of a run forgets nothing: a tool that comes back later still has something to say.
+        With many runs, those without a secret are forgotten first, then those whose secrets were used least recently.
+        The end of a run forgets nothing: a tool may still answer late.
         """
         seen = self._seen.get(run_id)
         if seen is None:
@@ -209,7 +210,7 @@ class Trace:
         return seen
 
     def flush(self) -> None:
-        """Hand everything to the operating system."""
+        """Pass everything to the operating system."""
         with self._lock:
             self._make_ready()
             lines, self._ready, self._bytes = self._ready, [], 0
@@ -228,7 +229,7 @@ class Trace:
             self.close()
 
     def reset_after_fork(self) -> None:
-        """Start anew in a child process: what waits is the parent's to write."""
+        """Start anew in a child process: waiting events are the parent's to write."""
         self._lock = threading.RLock()
         self._waiting.clear()
         self._ready, self._bytes = [], 0
@@ -240,7 +241,7 @@ class Trace:
             self._observers = tuple([one for one in self._observers if one is not observer])
 
     def _place_payloads(self, recorded: PendingEvent) -> int:
-        """Let payloads that are not written as they are give way now. Returns the bytes of those that are."""
+        """Replace payloads that are not written unchanged. Returns the bytes of the others."""
         event, limit = recorded.event, self._limit
         arguments, result = event.get("arguments", b""), event.get("result", b"")
         if not self._as_they_are or type(arguments) is not bytes or type(result) is not bytes:
@@ -253,7 +254,7 @@ class Trace:
         return len(arguments) + len(result)
 
     def _place_withheld(self, recorded: PendingEvent) -> int:
-        """`_place_payloads` under another policy, or where a payload is no text."""
+        """`_place_payloads` under another policy, or for a payload that is not bytes."""
         event = recorded.event
         for key in [one for one in _JSON_PAYLOADS if one in event]:
             data = event[key]
@@ -271,7 +272,7 @@ class Trace:
         return sum(map(len, recorded.payloads))
 
     def _replace_long_payload(self, recorded: PendingEvent, data: bytes) -> dict[str, int]:
-        """What is written in place of a payload. The texts of its event may repeat a secret that stood in it."""
+        """Return the replacement of a payload. Other texts of the event may repeat a secret from it."""
         if not recorded.common:
             event = recorded.event
             with self._lock:
@@ -281,18 +282,18 @@ class Trace:
         return {"bytes": len(data)}
 
     def _make_ready(self) -> None:
-        """Make the lines of all that waits."""
+        """Make the lines of all waiting events."""
         if waiting := self._waiting:
             self._ready += self._make_lines([waiting.popleft() for _ in range(len(waiting))])
 
     def _make_lines(self, events: list[PendingEvent]) -> list[bytes]:
-        """Make the lines of events, the payloads of all common ones searched together."""
+        """Make the lines of events; the payloads of all common ones are searched together."""
         harmless = self._is_harmless(events)
         secrets = self._seen
         lines: list[bytes] = []
         for recorded in events:
             event = recorded.event
-            # What stood under a secret name before must be looked for in every later payload of the run.
+            # A value found under a secret name must be searched for in every later payload of the run.
             if recorded.common and (
                 not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
             ):
@@ -301,7 +302,7 @@ class Trace:
                         orjson.dumps(event, orjson_default, orjson.OPT_APPEND_NEWLINE)[:-1]
                     )  # as `tight.dumps`
                     continue
-                except TypeError:  # a lone surrogate, an integer beyond 64 bits: the longer way knows them
+                except TypeError:  # a lone surrogate, an integer beyond 64 bits: the slow path handles them
                     pass
             lines.append(self._safe_line(event))
         if not has_no_controls(b"".join(lines)):
@@ -311,7 +312,7 @@ class Trace:
         return lines
 
     def _is_harmless(self, events: list[PendingEvent]) -> bool:
-        """True if no payload of the common events, and no id that came with one, needs a closer look."""
+        """True if no payload of the common events, and no id next to one, needs a closer search."""
         texts: list[bytes] = []
         ids: list[str] = []
         for recorded in events:
@@ -320,13 +321,13 @@ class Trace:
                 ids.append(str(recorded.event.get("call_id")))
         try:
             return not texts or self.redactor.is_clean(b"\n".join([*texts, to_utf8("\n".join(ids))]))
-        except Exception:  # noqa: BLE001 - no UTF-8: each is looked at alone
+        except Exception:  # noqa: BLE001 - not UTF-8: each event is searched by itself
             return False
 
     def _safe_line(self, event: dict[str, Any]) -> bytes:
         try:
             return self._redact_line(event)
-        except Exception as error:  # noqa: BLE001 - an event that cannot be made safe costs itself, not the call
+        except Exception as error:  # noqa: BLE001 - an event that cannot be redacted must not fail the call
             self._lost += 1
             self._problem = f"an event could not be written: {type(error).__name__}"
             return minimal_event(event)

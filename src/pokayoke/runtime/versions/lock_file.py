@@ -1,7 +1,10 @@
-"""`contracts.lock`: read strictly, changed in one step, followed while a program runs.
+"""`contracts.lock`: read strictly, changed in one step, watched while a program runs.
 
-The file is JSON, sorted, one line per step of its history, so that a difference shows what was done.
-What must never happen here: half a lock, or two operators whose steps overwrite each other.
+The file is JSON, sorted, with one line per step of its history, so that a diff shows what was done.
+
+In: the file, and steps of an operator.
+Out: a `ContractLock`.
+Never: half a lock, or two operators whose steps overwrite each other.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from pokayoke.runtime.files.atomic_file import atomic_write, read_followed
 
 try:
     import fcntl as _fcntl
-except ImportError:  # Windows: two operators at one moment are then not kept apart
+except ImportError:  # Windows: two operators at the same moment are then not serialised
     _locks: ModuleType | None = None
 else:
     _locks = _fcntl
@@ -37,7 +40,7 @@ def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> Con
     """Read a lock; `how` returns a file's content.
 
     Raises:
-        ConfigurationError: there is none, or the file is none of ours.
+        ConfigurationError: it does not exist, or is no lock file.
     """
     try:
         data = how(path)
@@ -49,7 +52,7 @@ def read_lock(path: Path, how: Callable[[Path], bytes] = Path.read_bytes) -> Con
 
 
 def parse_lock(data: bytes, *, name: str) -> ContractLock:
-    """Return the lock that a file's content is.
+    """Return the lock in a file's content.
 
     Raises:
         ConfigurationError: it is none; the message says what is wrong and where.
@@ -74,10 +77,10 @@ def parse_lock(data: bytes, *, name: str) -> ContractLock:
 
 
 def lock_text(lock: ContractLock) -> str:
-    """Return the content of the file: sorted, and every step of the history on a line of its own.
+    """Return the content of the file: sorted, with every step of the history on a line of its own.
 
     Raises:
-        ConfigurationError: a name or a word in it is no Unicode, as one typed in another encoding is none.
+        ConfigurationError: a name or a text in it is not valid Unicode, for example typed in another encoding.
     """
     try:
         return _lock_text(lock)
@@ -102,9 +105,9 @@ def _lock_text(lock: ContractLock) -> str:
 
 @contextmanager
 def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock], ContractLock]], ContractLock]]:
-    """Yield `change(how)`, which reads the lock, applies a step and writes it, with nobody in between.
+    """Yield `change(how)`, which reads the lock, applies a step and writes it, while no other process can.
 
-    A file that is not there is an empty lock. What is written replaces the file as a whole.
+    A missing file is an empty lock. The new content replaces the file as a whole.
     """
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -126,9 +129,9 @@ def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock],
 
 
 class LockFile:
-    """A lock that is followed while the program runs.
+    """A lock that is watched while the program runs.
 
-    JSON says where it ends, so half a file is never taken for the whole.
+    JSON marks its own end, so half a file is never taken for the whole.
 
     Args:
         path: of the file.
@@ -137,15 +140,15 @@ class LockFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(cast("object", path), (str, os.PathLike)):
             raise ConfigurationError(f"contracts is the path of a {NAME}, not {path!r}")
-        self.path = Path(path).absolute()  # a program may change its folder later
+        self.path = Path(path).absolute()  # the program may change its folder later
         self._known: tuple[int, ...] | None = ()
 
     def has_changed(self) -> bool:
-        """Look at the file (one system call); True if it is not the one that was read last."""
+        """Check the file (one system call); True if it changed since it was last read."""
         return file_signature(self.path) != self._known
 
     def read_lock(self) -> ContractLock:
-        """Read the file as it is now; it is not looked at again before it changes.
+        """Read the file in its present state; it is not read again until it changes.
 
         Raises:
             ConfigurationError: it is no lock.
@@ -155,7 +158,7 @@ class LockFile:
 
 
 def file_signature(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-    """Return what tells whether a file is still the same one; None if it is not there."""
+    """Return what identifies this state of a file; None if the file does not exist."""
     try:
         found = os.stat(path)  # noqa: PTH116 - for each call, and a Path would be made first
     except (OSError, ValueError):

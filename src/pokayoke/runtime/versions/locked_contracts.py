@@ -1,8 +1,9 @@
-"""What a lock and its files amount to for the tools of one guard: every version, ready to be used.
+"""The contracts that a lock selects for the tools of one guard, ready for use.
 
-What enters is a lock, the files it names and the tools a guard was given; what leaves are contracts
-by id. What must never happen here: a version in force that is not what was locked, or a protection of
-a tool that is lost because another version does not repeat it.
+In: a lock, the files it names, and the tools of a guard.
+Out: contracts by id.
+Never: a version in force that differs from what was locked, or a protection that is lost because another version
+    does not repeat it.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _DRIFT: Final = (
 
 
 class LockedTools(msgspec.Struct, frozen=True):
-    """One lock with everything it needs.
+    """One lock with every contract it needs.
 
     Args:
         lock: the lock.
-        contracts: every version that can be used, by id.
+        contracts: every usable version, by id.
         names: of the guard's tools, in their order.
         free: the guard's tools that the lock does not know, by name.
     """
@@ -49,7 +50,7 @@ class LockedTools(msgspec.Struct, frozen=True):
 
     @property
     def contracts_in_force(self) -> tuple[Contract, ...]:
-        """Every version that some new run may be given, and the tools that the lock does not know."""
+        """Every version that a new run may get, and the tools that the lock does not know."""
         locked = [
             self.contracts[f"{name}@{version}"]
             for name in self.names
@@ -69,10 +70,10 @@ def load_locked_tools(
         path: of its file; sources are relative to its folder.
         given: the guard's tools: contracts, in one or several versions, or plain functions that the lock
             knows by their names.
-        before: the contracts of the edition before this one, by id.
+        before: the contracts that were loaded before this, by id.
 
     Raises:
-        ContractError: a version in force is not there, is not what was locked, or does not fit its handler.
+        ContractError: a version in force is missing, differs from what was locked, or does not fit its handler.
         ConfigurationError: a file cannot be read.
     """
     tools: dict[str, list[Contract]] = {}
@@ -102,7 +103,7 @@ class _ContractFiles:
         self._files: dict[str, Mapping[str, Definition] | ConfigurationError] = {}
 
     def versions_of(self, name: str, own: Sequence[Contract], entry: ToolLock) -> dict[str, Contract]:
-        """Every version of a tool by id; one that nobody new is given may be missing."""
+        """Return every version of a tool by id; one that no new run gets may be missing."""
         for contract in own:
             if contract.defined_in_code and contract.version not in entry.versions:
                 raise ContractError(
@@ -158,7 +159,7 @@ class _ContractFiles:
 
 
 def overlay_contract(base: Contract, fields: Mapping[str, Any]) -> Contract:
-    """Return a contract changed by what a file declares. What the file does not mention stays: code and protections.
+    """Return a contract changed by a file's fields. Everything else stays: code and protections.
 
     Raises:
         ContractError: the two contradict each other.
@@ -166,7 +167,7 @@ def overlay_contract(base: Contract, fields: Mapping[str, Any]) -> Contract:
     changed: dict[str, Any] = {"version": "1", **fields}
     if not changed.get("description"):
         changed["description"] = base.description
-    # Code cannot stand in a file, so what judges or changes values in code stays where there is a place for it.
+    # Code cannot stand in a file, so code that judges or changes values stays wherever its place still exists.
     callables = tuple(rule for rule in base.invariants if callable(rule))
     changed["invariants"] = (*changed.get("invariants", _declared_invariants(base)), *callables)
     places = properties_of(changed.get("input_schema", base.input_schema))
@@ -186,12 +187,12 @@ def _declared_correctors(base: Contract, places: Mapping[str, Any]) -> dict[str,
 
 
 def _top_argument(place: str) -> str:
-    """The argument that a corrector's place lies in: `/items/*/size` is in `items`."""
+    """Return the argument that holds a corrector's place: `items` for `/items/*/size`."""
     return place.lstrip("/").partition("/")[0]
 
 
 def _check_handler_fits(contract: Contract) -> Contract:
-    """The contract, if its handler takes what it lets through: a call must not end in a TypeError after its claim."""
+    """Return the contract if its handler takes its arguments: a call must not end in a TypeError after its claim."""
     takes = parameters_of(contract.function or contract.handler)
     if takes is None:
         return contract
@@ -212,7 +213,7 @@ def _check_handler_fits(contract: Contract) -> Contract:
 
 
 def _as_contract(given: GivenTool, lock: ContractLock, path: Path) -> Contract:
-    """A contract as it is; a plain function as a contract that promises nothing, for the lock to say more."""
+    """Return a contract unchanged; a plain function as a contract without promises, which the lock completes."""
     if isinstance(given, Contract):
         return given
     name = getattr(given, "__name__", "")

@@ -1,7 +1,8 @@
-"""Several versions of a guard's tools at the same time: each run sees one of each, for as long as it lives.
+"""Several versions of a guard's tools at the same time: each run keeps one version of each for its lifetime.
 
-What enters is a lock file that may change at any moment; what leaves are views. What must never happen
-here: a run that sees two versions of one tool, in this process or another, before or after a restart.
+In: a lock file that may change at any moment.
+Out: the tools that a run sees.
+Never: a run that sees two versions of one tool, in this process or another, before or after a restart.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Rollout:
     """
 
     def __init__(self, path: str | os.PathLike[str], pager: Contract, kinds: tuple[Kind, ...]) -> None:
-        """Nothing is read yet; `prepare_swap` does it."""
+        """Prepare, and read nothing yet; `prepare_swap` reads."""
         self._file = LockFile(path)
         self._pager, self._kinds = pager, kinds
         self._lock = threading.Lock()
@@ -55,11 +56,11 @@ class Rollout:
         self._policy: Policy
 
     def reset_after_fork(self) -> None:
-        """Begin anew in a child process, whose parent may have held the lock."""
+        """Start anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
     def has_changed(self) -> bool:
-        """Look at the lock; True if it is another one than was read last, or its files were put right."""
+        """Check the lock; True if it changed since it was last read, or if its files were repaired."""
         return self._file.has_changed() or (
             self._unusable is not None and _file_signatures(self._unusable) != self._unusable
         )
@@ -71,20 +72,20 @@ class Rollout:
 
         Args:
             given: the tools.
-            policy: what is allowed.
+            policy: the access rules.
             stable: shows the stable versions.
 
         Returns:
-            The contracts in force, and what goes on with them: open runs keep their versions. It raises
-            ConfigurationError if a view cannot be worked out; then nothing has changed.
+            The contracts in force, and a function that puts them in force: open runs keep their versions. It raises
+            ConfigurationError if a view cannot be built; then nothing has changed.
 
         Raises:
-            ConfigurationError: see `load_locked_tools`; what is in force stays in force.
+            ConfigurationError: see `load_locked_tools`; the old lock stays in force.
         """
         lock = self._file.read_lock()
         folder = self._file.path.parent
         sources = {str(folder / one.source) for tool in lock.tools.values() for one in tool.versions.values()}
-        signatures = _file_signatures(sources)  # before they are read: a change meanwhile is seen as one
+        signatures = _file_signatures(sources)  # before they are read, so that a change meanwhile is noticed
         try:
             found = load_locked_tools(lock, self._file.path, given, self.edition.contracts)
         except ConfigurationError:
@@ -105,10 +106,10 @@ class Rollout:
                 swap()
 
     def view_for(self, progress: RunMemory, *, named: bool) -> ToolView:
-        """Return what a run sees: what it began with, or what is drawn for it now.
+        """Return the tools that a run sees: those it started with, or those drawn for it now.
 
         Args:
-            progress: of the run; it is pinned there, and wherever another process would look.
+            progress: of the run; its versions are pinned there and in the store.
             named: True if another process may open the run.
 
         Raises:
@@ -128,7 +129,7 @@ class Rollout:
         return self._shared_view(tuple((name, known[name]) for name in found.names if name in known))
 
     def _shared_view(self, pins: Pins) -> ToolView:
-        """One view for all runs with the same versions."""
+        """Return one view for all runs with the same versions."""
         with self._lock:
             view = self._views.get(pins)
             if view is None:
@@ -143,7 +144,7 @@ class Rollout:
 
 
 def _file_signatures(paths: Iterable[str]) -> Signatures:
-    """What tells whether a file is still the same one, for each."""
+    """Return the signature of each file."""
     return {path: file_signature(path) for path in paths}
 
 
@@ -153,7 +154,7 @@ def _prepare_view(view: ToolView, found: LockedTools, policy: Policy, pins: Mapp
 
 
 def _tools_for_pins(found: LockedTools, pins: Mapping[str, str]) -> tuple[list[Contract], set[str], list[Contract]]:
-    """The contracts for some pins, the ids of those that may not be called, and those that judge beside them."""
+    """Return the contracts of some pins, the ids of those that may not be called, and the shadows."""
     tools: list[Contract] = []
     withdrawn: set[str] = set()
     shadows: list[Contract] = []
@@ -178,6 +179,6 @@ def _tools_for_pins(found: LockedTools, pins: Mapping[str, str]) -> tuple[list[C
 
 
 def _stand_in(name: str, version: str) -> Contract:
-    """A contract for a version whose definition is gone. Its calls are all refused, so it promises nothing."""
+    """Return a contract for a version whose definition is gone. Its calls are all refused, so it promises nothing."""
     anything: dict[str, Any] = {"type": "object"}
     return Contract.from_schema(name, anything, version=version)
