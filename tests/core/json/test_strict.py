@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.json import strict
-from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import StrictError, nesting_depth, parse
 
 LONG = "x" * 17_000  # more than what is read as a short text
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=20,
 )
+
 
 REFUSED = [
     ("\ufeff{}", "byte_order_mark", 0),
@@ -270,17 +272,6 @@ def test_a_place_that_cannot_be_found_is_none(monkeypatch):
         parse('{"a": 1, "a": 2}')
     assert (caught.value.code, caught.value.position) == ("duplicate_key", None)
     assert str(caught.value) == strict.CODES["duplicate_key"]
-
-
-@given(VALUES)
-def test_the_compact_dump_is_that_of_the_fast_encoder(value):
-    """Where the fast encoder can dump a value, the dump is its; elsewhere it is still the same value."""
-    try:
-        expected = orjson.dumps(value)
-    except TypeError:
-        assert json.loads(dump_compact(value)) == value
-    else:
-        assert dump_compact(value) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check.expected import describe_expected
 from pokayoke.core.check.findings import CODES, check_value, clarification_question
 from pokayoke.core.schema.facts import facts_at, facts_of_branch
 from pokayoke.core.schema.schema import compile_schema
@@ -32,6 +31,8 @@ ORDER = {
     "required": ["user"],
     "additionalProperties": False,
 }
+
+
 SCHEMA = compile_schema(ORDER)
 
 
@@ -168,45 +169,6 @@ def test_hints_stay_short():
     assert all(len(finding.hint) < 600 for finding in check_value("no", choices))
 
 
-@pytest.mark.parametrize(
-    ("node", "words"),
-    [
-        ({}, "a value"),
-        ({"type": "integer"}, "an integer"),
-        ({"type": ["integer", "number"]}, "a number"),
-        ({"type": "number", "minimum": 1}, "a number of at least 1"),
-        ({"type": "number", "maximum": 1}, "a number of at most 1"),
-        ({"type": "number", "exclusiveMinimum": 0}, "a number above 0"),
-        ({"type": "number", "exclusiveMaximum": 1}, "a number below 1"),
-        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "a number above 0 below 1"),
-        ({"type": "number", "multipleOf": 5}, "a number, a multiple of 5"),
-        ({"type": "string", "minLength": 2}, "a text of at least 2 characters"),
-        ({"type": "string", "maxLength": 2}, "a text of at most 2 characters"),
-        ({"type": "string", "format": "email"}, "a text in the format email"),
-        (
-            {"type": "string", "format": "date-time"},
-            "a text in the format date-time with a time zone, such as 2026-11-21T09:30:00+01:00",
-        ),
-        (
-            {"anyOf": [{"type": "string", "format": "time"}, {"type": "string", "format": "date"}]},
-            "a text in the format date, such as 2026-11-21, or time with a time zone, such as 09:30:00+01:00",
-        ),
-        ({"type": "array"}, "a list, each a value"),
-        ({"type": "array", "items": {"type": "array"}}, "a list, each a list"),
-        ({"type": "object"}, "an object"),
-        ({"type": "object", "properties": {"a": {}, "b": {}}}, "an object with a, b"),
-        ({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]}, "an object with b"),
-        ({"type": "null"}, "null"),
-        ({"const": 3}, "one of 3"),
-        ({"enum": list(range(14))}, "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"),
-    ],
-)
-def test_wanted(node, words):
-    """What a place wants is said in plain words."""
-    schema = compile_schema(node)
-    assert describe_expected(facts_at(schema, ()), schema) == words
-
-
 def test_clarification_asks_for_the_required_fields():
     """The required fields are asked for, with ranges and choices; without any, all fields; without any, just so."""
     assert "`user` (a text of 2 to 5" in clarification_question(SCHEMA)
@@ -228,13 +190,19 @@ def variants(*kinds):
 
 
 LOW, HIGH = {"type": "integer", "maximum": 10}, {"type": "integer", "minimum": 100}
+
+
 OPERATION = variants(("a", LOW), ("b", HIGH), ("c", {"type": "string"}))
+
+
 PROVINCE = {
     "properties": {"country": {"enum": ["CA", "US"]}},
     "if": {"properties": {"country": {"const": "CA"}}},
     "then": {"properties": {"p": {"enum": ["ON", "QC"]}}},
     "else": {"properties": {"p": {"enum": ["TX", "NY"]}}},
 }
+
+
 PAID = {
     "properties": {"by": {"enum": ["card", "transfer"]}},
     "if": {"properties": {"by": {"const": "card"}}},
@@ -242,6 +210,8 @@ PAID = {
     "else": {"properties": {"iban": {"type": "string"}, "bic": {"type": "string"}}},
     "unevaluatedProperties": False,
 }
+
+
 PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "minItems": 2, "items": False}
 
 
