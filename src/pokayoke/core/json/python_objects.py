@@ -1,7 +1,10 @@
-"""One step from a Python object to something plainer, type by type; nothing that has no JSON form passes.
+"""One step from a Python object towards JSON, type by type.
 
-Each rule keeps the meaning and never calls `str()` on something it does not know. numpy, pandas,
-pydantic and attrs are recognised by what they are called and offer, so none of them is imported.
+In: an object that is no plain JSON value.
+Out: a plainer value with the same meaning, or `UnwritableValue`.
+Never: `str()` of an unknown object.
+
+numpy, pandas, pydantic and attrs are recognised by their names and attributes, so none of them is imported.
 """
 
 from __future__ import annotations
@@ -35,14 +38,14 @@ class UnwritableValue(Exception):  # noqa: N818 - says what the value is; caught
         self.code = code
 
 
-def to_plain(obj: Any, *, room: int) -> Any:
-    """Return something plainer with the same meaning: a scalar, a dict, a list or a tuple.
+def to_plain(obj: Any, *, budget: int) -> Any:
+    """Return a plainer value with the same meaning: a scalar, a dict, a list or a tuple.
 
-    What is inside is left as it is; the caller converts it in turn.
+    Its items are not converted; the caller does that in turn.
 
     Args:
         obj: a value that is no plain JSON value.
-        room: most items worth building; a larger container is refused before it is copied.
+        budget: the highest number of items; a larger container is refused before it is copied.
 
     Raises:
         Unwritable: there is no faithful JSON form.
@@ -51,9 +54,9 @@ def to_plain(obj: Any, *, room: int) -> Any:
         raise UnwritableValue(f"the class {obj.__name__} is not a value")
     for kinds, rule in _RULES:
         if isinstance(obj, kinds):
-            return rule(obj, room)
+            return rule(obj, budget)
     for rule in _SHAPES:
-        found = rule(obj, room)
+        found = rule(obj, budget)
         if found is not _UNKNOWN:
             return found
     raise UnwritableValue(f"an object of type {type(obj).__qualname__} has no JSON form")
@@ -62,7 +65,7 @@ def to_plain(obj: Any, *, room: int) -> Any:
 def json_key(key: Any) -> str | None:
     """Return the JSON spelling of a key, or None if a key of that type has none.
 
-    Numbers, booleans and null are spelt as in JSON; UUIDs, dates, paths and enum members as their text.
+    Numbers, booleans and null are written as in JSON; UUIDs, dates, paths and enum members as their text.
     """
     if isinstance(key, Enum):
         return json_key(key.value)
@@ -88,13 +91,13 @@ _UNKNOWN: Any = object()
 # --- by type ------------------------------------------------------------------------------------
 
 
-def _convert_datetime(obj: datetime | date | time, _room: int) -> str | None:
+def _convert_datetime(obj: datetime | date | time, _budget: int) -> str | None:
     if obj != obj:  # noqa: PLR0124 - pandas' "not a time", the only one that differs from itself
         return None
     return obj.isoformat()
 
 
-def _convert_duration(obj: timedelta, _room: int) -> Any:
+def _convert_duration(obj: timedelta, _budget: int) -> Any:
     if obj != obj:  # noqa: PLR0124 - as above
         return None
     own: Callable[[], str] | None = getattr(obj, "isoformat", None)  # pandas keeps nanoseconds
@@ -102,22 +105,22 @@ def _convert_duration(obj: timedelta, _room: int) -> Any:
     return msgspec.to_builtins(obj) if own is None else own()
 
 
-def _refuse_bytes(obj: Any, _room: int) -> Any:
+def _refuse_bytes(obj: Any, _budget: int) -> Any:
     raise UnwritableValue(f"{type(obj).__name__} has no JSON form: decode it, or return it as an image or binary block")
 
 
-def _convert_mapping(obj: Mapping[Any, Any], room: int) -> dict[Any, Any]:
-    _require_budget(len(obj), room)
-    return {key: obj[key] for key in islice(obj, room + 1)}
+def _convert_mapping(obj: Mapping[Any, Any], budget: int) -> dict[Any, Any]:
+    _require_budget(len(obj), budget)
+    return {key: obj[key] for key in islice(obj, budget + 1)}
 
 
-def _convert_sequence(obj: Sequence[Any], room: int) -> list[Any]:
-    _require_budget(len(obj), room)
-    return list(islice(obj, room + 1))
+def _convert_sequence(obj: Sequence[Any], budget: int) -> list[Any]:
+    _require_budget(len(obj), budget)
+    return list(islice(obj, budget + 1))
 
 
-def _convert_struct(obj: msgspec.Struct, _room: int) -> Any:
-    """A Struct as msgspec itself encodes it: renamed, tagged, without what is unset."""
+def _convert_struct(obj: msgspec.Struct, _budget: int) -> Any:
+    """Return a Struct as msgspec encodes it: renamed, tagged, without unset fields."""
     names = zip(obj.__struct_encode_fields__, obj.__struct_fields__, strict=True)
     values = {name: getattr(obj, field) for name, field in names}
     config = obj.__struct_config__
@@ -127,23 +130,23 @@ def _convert_struct(obj: msgspec.Struct, _room: int) -> Any:
     return {**tag, **{name: value for name, value in values.items() if value is not msgspec.UNSET}}
 
 
-def _convert_enum(obj: Enum, _room: int) -> Any:
+def _convert_enum(obj: Enum, _budget: int) -> Any:
     return obj.value
 
 
-def _convert_decimal(obj: Decimal, _room: int) -> Decimal:
+def _convert_decimal(obj: Decimal, _budget: int) -> Decimal:
     return Decimal(obj)  # a subclass; the walk writes the plain one
 
 
-def _convert_text(obj: Any, _room: int) -> str:
+def _convert_text(obj: Any, _budget: int) -> str:
     return str(obj) if not isinstance(obj, str) else str.__str__(obj)
 
 
-def _convert_int(obj: int, _room: int) -> int:
+def _convert_int(obj: int, _budget: int) -> int:
     return int.__int__(obj)
 
 
-def _convert_float(obj: float, _room: int) -> float:
+def _convert_float(obj: float, _budget: int) -> float:
     return float.__float__(obj)
 
 
@@ -161,11 +164,11 @@ _RULES: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
     (Sequence, _convert_sequence),
 )
 
-# --- by shape: what is recognised without being imported ----------------------------------------
+# --- by shape: types recognised without an import ------------------------------------------------
 
 
-def _convert_model(obj: Any, _room: int) -> Any:
-    """A pydantic model by its own rules, under its aliases (its output schema speaks of those).
+def _convert_model(obj: Any, _budget: int) -> Any:
+    """Return a pydantic model by its own rules, under its aliases, which its output schema uses.
 
     A model that no longer fits its own types fails here instead of warning.
     """
@@ -177,8 +180,8 @@ def _convert_model(obj: Any, _room: int) -> Any:
         return obj.model_dump(mode="json")
 
 
-def _convert_record(obj: Any, _room: int) -> Any:
-    """A dataclass or attrs object: its declared fields, private ones too."""
+def _convert_record(obj: Any, _budget: int) -> Any:
+    """Return the declared fields of a dataclass or attrs object, private ones too."""
     kind: Any = kind_of(obj)
     if dataclasses.is_dataclass(kind):
         return {field.name: getattr(obj, field.name) for field in dataclasses.fields(kind)}
@@ -187,18 +190,18 @@ def _convert_record(obj: Any, _room: int) -> Any:
     return _UNKNOWN
 
 
-def _convert_address(obj: Any, _room: int) -> Any:
-    """A URL of pydantic or an IP address: the text that its output schema describes."""
+def _convert_address(obj: Any, _budget: int) -> Any:
+    """Return a URL of pydantic or an IP address as the text that its output schema describes."""
     named = {"pydantic": "unicode_string", "pydantic_core": "unicode_string", "ipaddress": "exploded"}
     telling = named.get(_library_name(obj))
     return _UNKNOWN if telling is None or not hasattr(obj, telling) else str(obj)
 
 
-def _convert_numpy(obj: Any, room: int) -> Any:
-    """Arrays as lists, scalars as numbers; a time that Python cannot hold as its ISO text."""
+def _convert_numpy(obj: Any, budget: int) -> Any:
+    """Return a numpy array as a list, a scalar as a number; a time that Python cannot hold as its ISO text."""
     if _library_name(obj) != "numpy" or not hasattr(obj, "dtype") or not hasattr(obj, "tolist"):
         return _UNKNOWN
-    _require_budget(int(obj.size), room)
+    _require_budget(int(obj.size), budget)
     if obj.dtype.kind in "mM" and obj.ndim:
         return [*obj]
     item: Any = obj.tolist()
@@ -207,8 +210,8 @@ def _convert_numpy(obj: Any, room: int) -> Any:
     return _UNKNOWN if type(item) is type(obj) or (obj.dtype.kind == "m" and isinstance(item, int)) else item
 
 
-def _convert_pandas(obj: Any, room: int) -> Any:
-    """A frame as rows (with its index, if somebody gave it one), a series as a list or an object.
+def _convert_pandas(obj: Any, budget: int) -> Any:
+    """Return a frame as rows (with its index, unless it is the default one), a series as a list or an object.
 
     NA and NaT mean "missing" and become null, and so does NaN among texts and objects. In a column
     of numbers NaN may also be a number gone wrong: a finding.
@@ -220,7 +223,7 @@ def _convert_pandas(obj: Any, room: int) -> Any:
         return None
     if not hasattr(obj, "tolist") and kind != "DataFrame":
         return _UNKNOWN
-    _require_budget(int(obj.size), room)
+    _require_budget(int(obj.size), budget)
     if kind == "DataFrame":
         return _convert_frame(obj)
     if kind != "Series" or _is_default_index(obj.index):
@@ -255,9 +258,9 @@ def _require_unique(labels: Any, what: str) -> None:
         raise UnwritableValue(f"{what} are not unique, so columns or rows would be lost", "key_collision")
 
 
-def _require_budget(count: int, room: int) -> None:
-    if count > room:
-        raise UnwritableValue(f"{count} items are more than there is room for", "output_too_large")
+def _require_budget(count: int, budget: int) -> None:
+    if count > budget:
+        raise UnwritableValue(f"{count} items are more than there is budget for", "output_too_large")
 
 
 def _library_name(obj: Any) -> str:

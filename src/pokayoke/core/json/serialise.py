@@ -1,9 +1,10 @@
 """Python object to JSON value: faithfully, or not at all.
 
-What enters is whatever a tool returned; what leaves is a fresh JSON value that shares nothing with
-it and its compact JSON bytes, or a finding that says what cannot be written and where. What must
-never happen here: `str()` or `repr()` of something unknown (the model would read an invented
-fact), a value changed on the way, or memory spent on a structure without end.
+In: any object that a tool returned.
+Out: a new JSON value that shares nothing with it and its compact JSON bytes, or a finding that says what cannot be
+written and where.
+Never: `str()` or `repr()` of an unknown object (the model would read an invented fact), a changed value, or memory
+spent on an endless structure.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ MAX_DEPTH = 100
 """Deepest nesting of a Python object."""
 
 Decimals = Literal["text", "number"]
-_TOO_LONG = 10**308  # as in core/json/strict.py: what we write we must be able to read
+_TOO_LONG = 10**308  # as in core/json/strict.py, which has to read what is written here
 _SCALARS = frozenset((int, float, bool, type(None)))
 _CONTAINERS = frozenset((dict, list, tuple))
 
-# Everything orjson would write by its own rules is passed through (it drops a dataclass's private
-# fields, for one), so that there is one rule per type, in core/json/python_objects.py.
+# orjson passes on every type that it has rules of its own for (it drops the private fields of a dataclass, for one),
+# so there is one rule per type, in core/json/python_objects.py.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
@@ -47,7 +48,7 @@ class SerialisedValue(msgspec.Struct, frozen=True):
     """A tool's value in JSON.
 
     Args:
-        value: the JSON value, new from top to bottom.
+        value: the JSON value, new at every level.
         data: its compact JSON text as UTF-8.
         decimals: True if a Decimal is in it, written as text (its exact digits).
     """
@@ -58,10 +59,10 @@ class SerialisedValue(msgspec.Struct, frozen=True):
 
 
 def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text") -> SerialisedValue | Finding:
-    """Convert a Python object; see the module.
+    """Return the JSON value of a Python object, or the finding that says why it has none.
 
     Plain values (dict, list, tuple, str, int, float, bool, None) go through C code: measured, dumped
-    and read back. Everything else is walked.
+    and read back. All others are walked.
 
     Args:
         obj: anything a tool may return.
@@ -72,7 +73,7 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
     try:
         return SerialisedValue(*dump_plain(obj, max_bytes))
     except (TypeError, ValueError, RecursionError):
-        pass  # not plain, too long, or wrong somewhere: the walk knows which and where
+        pass  # not plain, too long, or wrong: the walk finds out which and where
     walk = _ObjectWalk(max_bytes, decimals)
     try:
         value = walk.convert_value(obj, "")
@@ -84,13 +85,13 @@ def serialise(obj: Any, *, max_bytes: int = 800_000, decimals: Decimals = "text"
 
 
 def dump_plain(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
-    """Dump and read back an object that is plain (dict, list, tuple, str, int, float, bool, None) to its depths.
+    """Dump and read back an object that is plain (dict, list, tuple, str, int, float, bool, None) at every level.
 
     Returns:
-        the value and its compact dump.
+        The value and its compact dump.
 
     Raises:
-        ValueError: it is not, holds a number that is not finite, or takes more than `max_bytes`.
+        ValueError: it is not plain, holds a number that is not finite, or takes more than `max_bytes`.
         TypeError: as above.
         RecursionError: as above.
     """
@@ -105,9 +106,9 @@ def dump_plain(obj: Any, max_bytes: int) -> tuple[Any, bytes]:
 
 
 def undumpable_reason(obj: Any, max_bytes: int) -> Literal["too_long", "too_deep", "not_json"] | None:
-    """Return why a value must not be dumped as it is, without writing more than `max_bytes`; None if it may.
+    """Return why a value must not be dumped, without writing more than `max_bytes`; None if it may be.
 
-    A part that is reached in many ways is written as often: a few shared lists can be a trillion items.
+    A part that is reached in many ways is written as often: a few shared lists can become a trillion items.
     """
     if _is_small(obj, max_bytes):
         return None
@@ -134,38 +135,38 @@ def too_large_finding(limit: int, unit: str = "bytes") -> Finding:
     )
 
 
-def _is_small(obj: Any, room: int) -> bool:  # noqa: C901 - one loop, unrolled because every call pays for it
-    """Prove that dumping a plain value stays within bounds, before anything is written.
+def _is_small(obj: Any, budget: int) -> bool:  # noqa: C901 - one loop, unrolled because every call pays for it
+    """Return whether dumping a plain value certainly stays within bounds, before anything is written.
 
-    Visits every place that would be written, a shared part as often as it is reached: forty lists
-    that each hold the next one twice are a trillion items. It stops when the room or the depth is used
-    up, so a cycle ends too, and at anything that is not plain: False sends the value to the walk.
+    It visits every place that would be written, a shared part as often as it is reached: forty lists that each hold
+    the next one twice are a trillion items. It stops when the budget or the depth is used up, so a cycle ends too, and
+    at anything that is not plain. False sends the value to the walk.
     """
     if kind_of(obj) is str:
-        return len(obj) <= room
+        return len(obj) <= budget
     if kind_of(obj) not in _CONTAINERS:
         return kind_of(obj) in _SCALARS
     level: list[Any] = [obj]
-    for _ in range(MAX_DEPTH):  # the dump does not count tuples: of deep ones it would overrun the stack
+    for _ in range(MAX_DEPTH):  # the dump does not count tuples: deep ones would overrun the stack
         below: list[Any] = []
         for one in level:
-            room -= len(one) + 1
+            budget -= len(one) + 1
             items: Iterable[Any] = one
             if kind_of(one) is dict:
                 try:
-                    room -= sum(map(len, one))
+                    budget -= sum(map(len, one))
                 except TypeError:  # a key that is no string
                     return False
                 items = one.values()
             for item in items:
                 kind = kind_of(item)
                 if kind is str:
-                    room -= len(item)
+                    budget -= len(item)
                 elif kind in _CONTAINERS:
                     below.append(item)
                 elif kind not in _SCALARS:
                     return False
-            if room < 0:
+            if budget < 0:
                 return False
         if not below:
             return True
@@ -190,12 +191,12 @@ def _serialise_finding(code: str, at: str, message: str) -> Finding:
 
 
 class _ObjectWalk:
-    """One conversion: counts what it writes and knows what it is inside of."""
+    """One conversion: it counts what it writes and tracks the containers it is inside of."""
 
-    __slots__ = ("_decimals", "_inside", "_limit", "_room", "decimals")
+    __slots__ = ("_budget", "_decimals", "_inside", "_limit", "decimals")
 
     def __init__(self, max_bytes: int, decimals: Decimals) -> None:
-        self._limit = self._room = max_bytes
+        self._limit = self._budget = max_bytes
         self._decimals = decimals
         self._inside: set[int] = set()
         self.decimals = False
@@ -204,7 +205,7 @@ class _ObjectWalk:
         """Return the JSON value of one object.
 
         Raises:
-            _Stop: it has none, or there is no room left.
+            _Stop: it has none, or the budget is used up.
         """
         kind = kind_of(obj)
         if kind is str:
@@ -229,8 +230,8 @@ class _ObjectWalk:
         return self._convert_nested(obj, at)
 
     def _spend_budget(self, amount: int) -> None:
-        self._room -= amount
-        if self._room < 0:
+        self._budget -= amount
+        if self._budget < 0:
             raise _Stop(too_large_finding(self._limit))
 
     def _convert_text(self, text: str, at: str) -> str:
@@ -293,7 +294,7 @@ class _ObjectWalk:
 
     def _convert_foreign(self, obj: Any, at: str) -> Any:
         try:
-            value = to_plain(obj, room=self._room)
+            value = to_plain(obj, budget=self._budget)
         except UnwritableValue as exc:
             raise _Stop(_serialise_finding(exc.code, at, str(exc))) from None
         except KeyboardInterrupt:

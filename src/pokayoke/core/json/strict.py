@@ -1,11 +1,12 @@
-"""Strict JSON: RFC 8259 without a corner left open.
+"""Strict JSON: RFC 8259, with every open case decided.
 
-Text or bytes go in; the one value they mean and its compact dump come out, or a `StrictError` that
-names what is wrong and where. Nothing is ever repaired here.
+In: a text or bytes.
+Out: the one value they mean and its compact dump, or a `StrictError` that names the problem and its position.
+Never: a repair.
 
-No single parser is strict enough (measured): orjson reads integers beyond 64 bits as floats, jiter
-reads 1e999 as infinity, all of them let the last of two equal keys win. So three share the work, and
-each is asked only where it can be the judge.
+No single parser is strict enough (measured): orjson reads integers beyond 64 bits as floats, jiter reads 1e999 as
+infinity, and in all of them the last of two equal keys wins. So three parsers share the work, each for the cases
+that it decides correctly.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ CODES: dict[str, str] = {
     "too_long": "the text is longer than allowed",
 }
 
-# Everything but the signs that structure is made of, as a table of what to delete.
+# All bytes except the signs of structure, as a table of what to delete.
 _NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
-# Looked for as a number: for `bytes in bytes` this Python raises and drops an exception before it looks.
+# Searched as a number: for `bytes in bytes` CPython raises and drops an exception before it searches.
 _ESCAPE = ord("\\")
 _COLON = ord(":")
 _POINT = ord(".")
-# How this version of orjson shows that a double is large: 1e+300 or 1e300.
+# How this version of orjson writes a large double: 1e+300 or 1e300.
 _LARGE = ord("+" if b"+" in orjson.dumps(1e300) else "e")
 # Runs of 19 digits may exceed a signed 64-bit integer: orjson would read them as floats.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_RUN = b"0" * 19
-# From 16 digits on a double may be another integer than the one that was written.
+# From 16 digits on, a double may be another integer than the text says.
 _DOUBTFUL_RUN = b"0" * 16
 _INFINITE = frozenset({float("inf"), float("-inf")})
-# A whole double in a dump, if it is not so large that it has an exponent.
+# A whole double in a dump, unless it is so large that it has an exponent.
 _WHOLE = re.compile(rb"\.0(?![0-9])").search
-_DEEPEST = 200  # orjson ends at 254, and some of that has to be left over
-# Bytes for each level allowed, from which on the depth is proven by the dump itself: a longer text is likely to hold
-# more signs than prove it, and in a shorter one counting them takes less time.
+_DEEPEST = 200  # orjson ends at 254, and a few levels are kept in reserve
+# Bytes per allowed level from which the dump itself proves the depth: a longer text probably has too many signs of
+# structure to prove it by their number, and in a shorter one counting them is faster.
 _LONG = 64
 _NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
 _LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
 
-# What orjson says, in the order it is asked. A wording it changes costs the precise name, nothing else.
+# Words in orjson's messages, in the order they are tried. If orjson rewords one, only the precise code is lost.
 _MESSAGES = (
     ("depth", "too_deep"),
     ("surrogate", "lone_surrogate"),
@@ -78,7 +79,7 @@ class StrictError(ValueError):
     """
 
     def __init__(self, code: str, position: int | None = None) -> None:
-        """Say what the code means and where."""
+        """Build the message from the code and the position."""
         super().__init__(CODES[code] + ("" if position is None else f" (byte {position})"))
         self.code = code
         self.position = position
@@ -103,13 +104,13 @@ def parse(
         equal_duplicates: True accepts a key that repeats with an equal value (nothing is lost);
             False refuses it too.
         exact: True reads an integer with a point or a power that no double holds (`9007199254740993.0`)
-            as the integer; False as the nearest double, as other readers do, which takes less time.
+            as that integer; False as the nearest double, as other readers do, which is faster.
 
     Returns:
         The value and its compact dump in UTF-8.
 
     Raises:
-        StrictError: the text is anything else.
+        StrictError: the text is no strict JSON, or beyond a limit.
     """
     try:
         source = data.encode() if isinstance(data, str) else data
@@ -126,15 +127,15 @@ def parse(
     large = _LARGE in dump
     if large and _LONG_RUN in source.translate(_DIGITS):
         value, dump = _reparse_exact(source, sort=sort)
-    # A text that is compact already has lost nothing in its dump. Else a lost duplicate has lost its colon,
-    # which only a colon that was written as an escape could make up for.
+    # A text equal to its dump has lost nothing. Otherwise a dropped duplicate key dropped its colon too, and only a
+    # colon that was written as an escape could hide that.
     if source == dump:
         return value, dump
     if exact and (large or _POINT in dump) and _may_be_rounded(source, dump, large=large):
         value = json.loads(source, parse_float=read_double)
         dump = dump_compact(value, sort=sort)
     if (
-        # More colons than in the dump: replacing as many leaves one over, at half the time of counting.
+        # More colons than in the dump: replacing as many leaves one, in half the time of counting.
         _COLON in source.replace(b":", b";", colons)
         or (_ESCAPE in source and (_escaped_colon_search()(data) if type(data) is str else b"\\u003" in source))
     ):
@@ -162,7 +163,7 @@ def _may_be_rounded(source: bytes, dump: bytes, *, large: bool) -> bool:
 
 
 def read_double(token: str) -> int | float:
-    """Return what a JSON number with a fraction or a power means; an integer such as `9007199254740993.0` exactly."""
+    """Return the value of a JSON number with a fraction or a power; an integer such as `9007199254740993.0` exactly."""
     number = float(token)
     if number in _INFINITE:
         return number
@@ -175,29 +176,29 @@ def read_double(token: str) -> int | float:
 
 
 def _read_power(token: str, number: float) -> int | float:
-    """Return the integer that a number with a power spells in full, if its double would print as another one."""
-    if not number:  # it may be too small for any other type, too
+    """Return the exact integer of a number with a power if its double would print as another one; else the double."""
+    if not number:  # it may be too small for other types too
         return number
-    from decimal import Decimal  # noqa: PLC0415 - as rare as such numbers
+    from decimal import Decimal  # noqa: PLC0415 - rarely needed
 
     exact = Decimal(token)
-    # A double prints as the shortest number it is nearest to: 1e23 stays one, though it is not exactly that.
+    # A double prints as the shortest number that reads back as it: 1e23 stays a double, although not exact.
     whole = exact == exact.to_integral_value() and exact != Decimal(repr(number))
     return int(exact) if whole else number
 
 
 @functools.cache
 def _escaped_colon_search() -> Callable[[str], bool]:
-    r"""Search for a colon that is written as `\u003a`. Compiled once, and not while importing."""
+    r"""Return the search for a colon that is written as `\u003a`, compiled on first use."""
     return linear_search(r"\\u003[aA]")
 
 
 def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tuple[bytes, int]:
-    """Return the compact dump of a value that nests no deeper than allowed, and how many colons are in it.
+    """Return the compact dump of a value that nests no deeper than allowed, and the number of its colons.
 
-    orjson ends at a depth of its own. Inside of so many lists that only the depth allowed is left, it proves
-    the depth while it writes. One level is kept in reserve, because it looks at an empty list or object
-    only from outside; what ends on that level is walked.
+    orjson refuses to write beyond a depth of its own. A value inside so many lists that only the allowed depth is
+    left is therefore checked while it is written. One level is kept in reserve, because orjson does not enter an
+    empty list or object; a value that ends on that level is walked.
 
     Raises:
         StrictError: the value nests deeper.
@@ -222,15 +223,15 @@ def _dump_within(value: Any, max_depth: int, option: int, *, long: bool) -> tupl
 
 
 def _dump_inside(value: Any, levels: int, option: int) -> bytes:
-    """Dump a value inside of so many lists, and take their brackets off.
+    """Return the dump of a value, written inside `levels` lists whose brackets are removed.
 
     Raises:
-        TypeError: that is too deep for orjson.
+        TypeError: the value is too deep for orjson.
     """
     spare = _spare_nests(levels)
     try:
         nest, core = spare.pop()
-    except IndexError:  # the first one, or as many threads are at it
+    except IndexError:  # the first one, or other threads use the rest
         nest, core = _build_nest(levels)
     core[0] = value
     try:
@@ -242,12 +243,12 @@ def _dump_inside(value: Any, levels: int, option: int) -> bytes:
 
 @functools.cache
 def _spare_nests(levels: int) -> list[tuple[list[Any], list[Any]]]:  # noqa: ARG001 - one list for each number
-    """Return nests that nobody uses: to build one takes longer than to write what is in it."""
+    """Return the unused nests: building one takes longer than writing a value inside it."""
     return []
 
 
 def _build_nest(levels: int) -> tuple[list[Any], list[Any]]:
-    """Return lists inside of each other: the outermost and the innermost, which has one place."""
+    """Return nested lists: the outermost, and the innermost, which has one place."""
     core: list[Any] = [None]
     nest = core
     for _ in range(levels - 1):
@@ -257,7 +258,7 @@ def _build_nest(levels: int) -> tuple[list[Any], list[Any]]:
 
 @functools.cache
 def _max_dump_depth() -> int:
-    """Return how many lists orjson writes inside of each other: 254, by its documentation."""
+    """Return how many nested lists orjson writes: 254, by its documentation."""
     levels = 1
     while True:
         try:
@@ -268,9 +269,9 @@ def _max_dump_depth() -> int:
 
 
 def _reparse_exact(source: bytes, *, sort: bool) -> tuple[Any, bytes]:
-    """Read again with the parser that keeps integers beyond 64 bits.
+    """Parse again with the parser that keeps integers beyond 64 bits.
 
-    Only ever called once the depth is proven: on a small stack this parser does not survive deep texts.
+    Called only after the depth is proven: on a small stack this parser does not survive deep texts.
     """
     try:
         value = msgspec.json.decode(source)
@@ -280,7 +281,7 @@ def _reparse_exact(source: bytes, *, sort: bool) -> tuple[Any, bytes]:
 
 
 def _refuse_duplicates(source: bytes, *, equal_duplicates: bool) -> None:
-    """Let the parser decide that knows duplicates, and weigh equal ones."""
+    """Raise if a key repeats with another value, or, if those are refused too, with an equal one."""
     try:
         jiter.from_json(source, catch_duplicate_keys=True)
     except ValueError as exc:
@@ -308,7 +309,7 @@ def _are_duplicates_equal(source: bytes) -> bool:
 
 
 def _error_offset(source: bytes, message: str) -> int | None:
-    """Turn the line and column of a jiter message into an offset."""
+    """Return the byte offset of the line and column in a message of jiter."""
     found = _LINE_COLUMN.search(message)
     if found is None:
         return None
@@ -320,7 +321,7 @@ def _error_offset(source: bytes, message: str) -> int | None:
 
 
 def _diagnose_error(source: bytes, error: orjson.JSONDecodeError) -> StrictError:
-    """Name what is wrong with a text that does not parse."""
+    """Return the error for a text that does not parse, with its code and position."""
     try:
         text = source.decode()
     except UnicodeDecodeError as exc:

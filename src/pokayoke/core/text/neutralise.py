@@ -1,11 +1,12 @@
 r"""Text that cannot act: invisible characters, terminal escapes, role markers and our own delimiter.
 
-What enters is any text a tool sent; what leaves reads the same to a person and does nothing. What is
-taken out of action is written as `\u003c`-style escapes: visible, reversible, and inside JSON text
-the very same value. Only the text shown is touched, never a structured value.
+In: any text that a tool sent.
+Out: a text that reads the same to a person and does nothing. Active characters become `\u003c`-style escapes: visible,
+reversible, and inside JSON text the very same value.
+Never: a changed structured value. Only the text shown is changed.
 
-A clean text costs one pass at memory speed over its bytes; only what the pass leaves over is looked
-at. Sources: Unicode UTS #39 (default ignorables) and the chat templates of the large model families.
+A clean text costs one pass at memory speed over its bytes; only the bytes that the pass leaves are examined.
+Sources: Unicode UTS #39 (default ignorables) and the chat templates of the large model families.
 """
 
 from __future__ import annotations
@@ -21,24 +22,26 @@ INVISIBLE: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff"
 )
-"""What a person does not see, or reads in another order than it is, as the inside of a class: controls but tab and
-line feed, invisible and reordering marks, separators, lone surrogates, tags. A model is kept from more."""
+"""Characters that a person does not see or that reorder text, as the inside of a character class.
+
+Controls except tab and line feed, invisible and reordering marks, separators, lone surrogates, tags. More is escaped
+for a model."""
 
 # --- the fast pass ------------------------------------------------------------------------------
 
-# Lead bytes of UTF-8 under which something invisible, or a bar or bracket of a chat template, may be.
+# Lead bytes of UTF-8 that may begin an invisible character, or a bar or bracket of a chat template.
 _LEADS = b"\xc2\xcd\xd8\xe1\xe2\xe3\xed\xef\xf0\xf3"
 _SUSPECT_BYTES = frozenset(b"<\x7f" + bytes(range(0x20)) + _LEADS) - frozenset(b"\t\n")
-# Marks in square brackets: Mistral's and Llama's by name, EXAONE's between bars, MiniMax's as they are.
+# Marks in square brackets: Mistral's and Llama's by name, EXAONE's between bars, MiniMax's verbatim.
 _MARKS = "INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "IMG", "THINK"
 _BAR_MARKS = ("system", "user", "assistant", "tool", "endofturn")
 _TILDE_MARKS = (r"\]~b\]", r"\]~!b\[", r"\[e~\[")
-# All that they are made of, but small letters: where one stands in the text, it stands in what the pass leaves.
+# Their characters except small letters: a mark in the text is still a mark in what the pass leaves.
 _MARK_LETTERS = bytes(frozenset("".join(_MARKS).encode() + b"[/]|~!"))
 _HARMLESS = bytes(code for code in range(256) if code not in _SUSPECT_BYTES | frozenset(_MARK_LETTERS))
-# In free text a paragraph or a heading can look like a turn; JSON holds no raw line break.
+# In free text a paragraph or a heading can look like a turn; JSON has no raw line breaks.
 _HARMLESS_IN_TEXT = bytes(code for code in _HARMLESS if code not in b"\n#")
-# Which sequences are really meant, by lead byte: each pattern begins with a literal, so it is a memchr.
+# The sequences to find, by lead byte: each pattern begins with a literal, so the search is a memchr.
 _SEQUENCES = {
     0xC2: rb"\xc2[\x80-\x9f\xad]",
     0xCD: rb"\xcd\x8f",
@@ -46,7 +49,7 @@ _SEQUENCES = {
     0xE1: rb"\xe1(?:\x85[\x9f\xa0]|\x90\xb8|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])",
     0xE2: rb"\xe2(?:\x80[\x8b-\x8f\xa8-\xae\xb9]|\x81[\xa0-\xaf]|\x8c\xa9|\x9d\xae|\x9f\xa8)",
     0xE3: rb"\xe3(?:\x80\x88|\x85\xa4)",
-    0xED: rb"\xed[\xa0-\xbf]",  # half a character: no encoding holds it
+    0xED: rb"\xed[\xa0-\xbf]",  # half a surrogate pair: no encoding has it
     0xEF: rb"\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb]|\xb9\xa4|\xbc\x9c)",
     0xF0: rb"\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])",
     0xF3: rb"\xf3[\xa0-\xaf]",
@@ -67,17 +70,17 @@ _NAMES = (
     "(?:start|end)_(?:of_turn|function_(?:call|response|declaration))|think|bos|eos|s|im_start|im_end|sys|"
     "(?:system|user|assistant)_message|context[-_]note|(?:special|extra_id|reserved)_[0-9]{1,4}"
 )
-# Ling's roles are capitals between plain tags; in small letters it is what XML says of an account.
+# Ling's roles are capitals between plain tags; in small letters the tag is common in XML.
 _CAPITALS = "role>(?-i:HUMAN|ASSISTANT|SYSTEM|OBSERVATION)</role>"
-# Slashes of any kind and blanks (one of them a letter of Braille), also as JSON or this module writes them. No text
-# fits two of the branches, so that a long run is split in one way only.
+# Slashes of any kind and blanks (one of them a letter of Braille), also in the escapes of JSON and of this module. No
+# text fits two of the branches, so a long run can be split in one way only.
 _FILL = (
     r"(?:[\s\u2800/\u2044\u2215\u29f8\uff0f]++|\\++[nrtbf/]"
     r"|\\u(?!003c|ff1c|fe64|1438|2039|2329|276e|27e8|3008)[0-9a-f]{4})*"
 )
 # `<` (also full-width or small) before a bar, a token that ends in one (`<turn|>`), a second `<`, or the name of a role
-# or tool tag, in any namespace. What only looks like it stands in grammars and formulas too (‹function›): there our own
-# delimiters alone are meant.
+# or tool tag, in any namespace. Characters that only look like `<` are common in grammars and formulas (‹function›), so
+# behind those only our own delimiters count.
 _TAG = (
     rf"(?i)[<\uff1c\ufe64](?=[|\uff5c]|[a-z_]{{1,40}}+[|\uff5c]>|</?sys>>"
     rf"|{_CAPITALS}|{_FILL}(?:[\w.-]++:)?(?:{_NAMES})(?![a-z0-9_-]))"
@@ -98,7 +101,7 @@ _TITLE = (
     _BLANKS + r"(?P<mark>#)#{1,5}" + _BLANKS + rf"(?:Instruction|INSTRUCTION|Response|RESPONSE|{_HEADING_ROLES})[sS]?:"
 )
 _TURN = r"\n" + _BLANKS + r"\n" + _ROLE
-# A text is shown behind a line break: its first line begins a paragraph, and so does the one behind an empty first.
+# A text is shown after a line break, so its first line begins a paragraph; so does the second after an empty first.
 _FIRST_TURN = rf"(?:{_BLANKS}\n)?{_ROLE}"
 _HEADING = r"\n" + _TITLE
 
@@ -109,30 +112,30 @@ def neutralise(text: str, *, data: bytes | None = None, json: bool = False) -> s
     Args:
         text: any text.
         data: the same text in UTF-8, if the caller has it.
-        json: True if the text is compact JSON: characters above the BMP are then escaped as pairs, and
-            line breaks need no look because JSON cannot hold raw ones.
+        json: True if the text is compact JSON: characters above the BMP are then escaped as pairs, and line breaks
+            are not examined because JSON has no raw ones.
     """
     if data is None:
         data = text.encode(errors="surrogatepass")
-    # For text beyond ASCII the search would take longer than the whole way.
+    # For text beyond ASCII the search would take longer than the slow pass.
     if data.isascii() and (is_harmless_json(text, data) if json else not _active_text_search()(text)):
         return text
     return _neutralise_slow(text, data, json=json)
 
 
 def is_harmless_json(text: str, data: bytes) -> bool:
-    """Return True only if a compact JSON text in ASCII needs no change: the look that is enough for most."""
-    # Every other control character is an escape in JSON, and every other sign of a mark stands in brackets.
+    """Return whether a compact JSON text in ASCII certainly needs no change; true for most texts."""
+    # JSON escapes every other control character, and every other mark is inside brackets.
     return _OPENS not in data and _DELETE not in data and not _bracket_mark_search()(text)
 
 
-# As numbers: for `bytes in bytes` this Python raises and drops an exception before it looks.
+# As numbers: for `bytes in bytes` CPython raises and drops an exception before it searches.
 _OPENS, _DELETE = b"<\x7f"
 
 
 @functools.cache
 def _bracket_mark_search() -> Callable[[str], bool]:
-    """Compile once, and not while importing. Literals only: they are searched all at once (63 at most)."""
+    """Return the search for marks in brackets. It has literals only, which are searched all at once (at most 63)."""
     forms = (r"\[%s", r"\[ %s", r"\[/%s", r"\[/ %s", r"\[ /%s", r"\[ / %s")
     others = (*(rf"\[\|{name}\|\]" for name in _BAR_MARKS), *_TILDE_MARKS)
     bare = {re.sub("[a-z]", "", form) for form in others}
@@ -142,20 +145,20 @@ def _bracket_mark_search() -> Callable[[str], bool]:
 
 
 def _mark_prefixes() -> list[str]:
-    """What the names of marks begin with."""
+    """Return the beginnings of the names of marks."""
     return sorted({re.sub("(?<=SYS|OL_).*", "", name) for name in _MARKS})
 
 
 @functools.cache
 def _active_text_search() -> Callable[[str], bool]:
-    """Whether free text in ASCII may need a change; most does not, and this look is enough."""
+    """Return the search that tells whether free text in ASCII may need a change; most needs none."""
     marks = rf"\[ ?/? ?(?:{'|'.join(_mark_prefixes())})|\[\||\]~|\[e~"
     return linear_search(rf"[^\t\n -;=-~]|##|(?:^|\n)[ \t]*{_ROLES}[ \t]*:|{marks}")
 
 
 def _neutralise_slow(text: str, data: bytes, *, json: bool) -> str:
     rest = data.translate(None, _HARMLESS if json else _HARMLESS_IN_TEXT)
-    marked = _bracket_mark_search()(str(rest, "latin-1"))  # all that is looked for is ASCII
+    marked = _bracket_mark_search()(str(rest, "latin-1"))  # the marks are ASCII
     rest = rest.translate(None, _MARK_LETTERS)
     if rest and _is_suspect(data, rest):
         text = compile_pattern(_INVISIBLE_RUN).sub(_escape_invisible_pairs if json else _escape_invisible, text)
@@ -192,7 +195,7 @@ def escape_character(character: str, *, pairs: bool = False) -> str:
 
 
 def _is_suspect(data: bytes, rest: bytes) -> bool:
-    """Tell a text that holds something to neutralise from one that only holds its lead bytes."""
+    """Return whether a text has something to neutralise, and not only lead bytes of it."""
     if not rest.isascii():
         for lead, pattern in _SEQUENCES.items():
             if lead in rest and compile_pattern(pattern).search(data):
@@ -214,10 +217,10 @@ def _escape_invisible_pairs(hit: re.Match[str]) -> str:
 
 
 def _escape_run(hit: re.Match[str], *, pairs: bool) -> str:
-    """Escape a run of unseen characters, except where a script needs the one there is.
+    """Escape a run of invisible characters, unless it is a single one that a script needs.
 
-    One joiner between letters (Persian, Indic scripts) or between emoji, and one variation selector
-    after a symbol, are spelling. Two in a row are not, and neither is anything else.
+    One joiner between letters (Persian, Indic scripts) or between emoji, and one variation selector after a symbol,
+    belong to the spelling. Two in a row do not, and no other invisible character does.
     """
     run, text = hit[0], hit.string
     if run == "\r" and text[hit.end() : hit.end() + 1] == "\n":
@@ -232,10 +235,10 @@ def _escape_run(hit: re.Match[str], *, pairs: bool) -> str:
     return "".join([escape_character(one, pairs=pairs) for one in run])
 
 
-_SYMBOLS = 0x2000  # arrows, dingbats and emoji stand above the alphabets that could hide something
+_SYMBOLS = 0x2000  # arrows, dingbats and emoji are above the alphabets that could hide something
 
 
 def _needs_joiner(character: str) -> bool:
-    """True for scripts and symbols in which a joiner changes what is read."""
+    """Return whether a character belongs to a script or symbols in which a joiner changes the reading."""
     code = ord(character)
     return 0x0600 <= code <= 0x0DFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x18AF or code >= 0x2190  # noqa: PLR2004
