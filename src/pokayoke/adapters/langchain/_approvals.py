@@ -1,15 +1,17 @@
-"""Questions to people as LangGraph asks them: by an interrupt, whose answer comes with `Command(resume=...)`.
+"""Questions to a person as LangGraph asks them: by an interrupt, whose answer comes with `Command(resume=...)`.
 
-The question itself stands in the guard's store. So it can be answered there as well, it survives whatever happens to
-the graph, and what a resume says is one way of answering it.
+In: a pending outcome, and what the graph was resumed with. Out: the value of the interrupt, and answers in the guard's
+store. Never: consent that is not a clear yes to this very question.
+
+The question stands in the guard's store, so it can be answered there as well, and it outlives the graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from pokayoke.errors import StoreError
+from pokayoke.adapters._host.approvals import PersonAnswer, answer_question
 
 if TYPE_CHECKING:
     from pokayoke.core.call import Outcome
@@ -22,20 +24,14 @@ _NO = frozenset({"deny", "denied", "reject", "rejected", "no"})
 _MARK = "resumed by task "
 
 
-class _PersonAnswer(NamedTuple):
-    approved: bool
-    by: str
-    reason: str
-
-
 def build_question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") -> dict[str, Any]:
-    """Return what the interrupt shows.
+    """Return the value of the interrupt.
 
     Args:
         guard: the guard; its store holds the question.
         outcome: the pending outcome.
         alone: True if no other call waits in the same task of the graph.
-        problem: what was wrong with the answer before.
+        problem: what was wrong with the previous answer.
     """
     ident = outcome.approval or ""
     known = guard.approvals.get(ident)
@@ -46,10 +42,10 @@ def build_question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str 
 
 
 def take_answer(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> str:
-    """Keep what a resume says. Returns "" or, if it says nothing about this question, what is wrong with it.
+    """Store the answers of a resume; returns "", or what is wrong if none answers this question.
 
     Nothing but a clear yes is consent. Several calls of one task share their resumes, so there an answer has to name
-    the question; whatever other questions it names are answered, too.
+    the question. Other questions that it names are answered as well.
 
     Args:
         guard: the guard; its store holds the question.
@@ -57,23 +53,24 @@ def take_answer(guard: Guard, ident: str, answer: Any, *, alone: bool, place: st
         answer: a bool, `"approve"` or `"deny"`, a dict with `approved` (and `by`, `reason`) or with a `type` of
             these words, or a dict of such answers by the ids of questions.
         alone: as in `build_question`.
-        place: of the answer, see `count_answers`.
+        place: number of the answer, see `count_answers`.
     """
     by_id = _answers_by_id(answer)
     if by_id is None:
-        said = _read_answer(answer)
-        if said is None:
+        read = _read_answer(answer)
+        if read is None:
             return "this is no answer: resume with True or False"
         if not alone:
             return "several calls may wait here: say which one is meant"
-        by_id = {ident: said}
+        by_id = {ident: read}
     for name, one in by_id.items():
-        _answer_approval(guard, name, one, place)
+        reason = f"{one.reason}; {_MARK}{place}" if one.reason else f"{_MARK}{place}"
+        answer_question(guard, name, one._replace(reason=reason))
     return "" if ident in by_id else f"nothing was said about {ident}"
 
 
 def count_answers(guard: Guard, run_id: str, task: str) -> int:
-    """Return how many answers to a task of the graph were for the guard, as far as one of them has decided a question.
+    """Return how many answers to a task of the graph were meant for the guard, up to the last that decided a question.
 
     Args:
         guard: the guard; its store holds the questions.
@@ -88,22 +85,22 @@ def count_answers(guard: Guard, run_id: str, task: str) -> int:
     return max((int(number) for _, mark, number in marks if mark and number.isdecimal()), default=0)
 
 
-def _answers_by_id(answer: Any) -> dict[str, _PersonAnswer] | None:
+def _answers_by_id(answer: Any) -> dict[str, PersonAnswer] | None:
     if not isinstance(answer, Mapping) or not answer:
         return None
     given: Mapping[Any, Any] = answer
     found = {name: _read_answer(one) for name, one in given.items() if isinstance(name, str) and name.startswith("ap-")}
     if not found or len(found) != len(given):
         return None
-    return {name: said for name, said in found.items() if said is not None}
+    return {name: one for name, one in found.items() if one is not None}
 
 
-def _read_answer(answer: Any) -> _PersonAnswer | None:
+def _read_answer(answer: Any) -> PersonAnswer | None:
     if isinstance(answer, bool):
-        return _PersonAnswer(answer, "resume", "")
+        return PersonAnswer(answer, "resume")
     if isinstance(answer, str):
         word = answer.strip().lower()
-        return _PersonAnswer(word in _YES, "resume", "") if word in _YES | _NO else None
+        return PersonAnswer(word in _YES, "resume") if word in _YES | _NO else None
     if not isinstance(answer, Mapping):
         return None
     given: Mapping[Any, Any] = answer
@@ -115,14 +112,6 @@ def _read_answer(answer: Any) -> _PersonAnswer | None:
         found = _read_answer(given["type"])
     if found is None:
         return None
-    return _PersonAnswer(
+    return PersonAnswer(
         found.approved, str(given.get("by") or "resume"), str(given.get("reason") or given.get("message") or "")
     )
-
-
-def _answer_approval(guard: Guard, ident: str, said: _PersonAnswer, place: str) -> None:
-    reason = f"{said.reason}; {_MARK}{place}" if said.reason else f"{_MARK}{place}"
-    try:
-        guard.approvals.answer(ident, approved=said.approved, by=said.by, reason=reason)
-    except StoreError:
-        return  # decided elsewhere or expired meanwhile: admission knows what holds

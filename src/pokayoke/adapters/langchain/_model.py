@@ -1,214 +1,367 @@
-"""What one reply of a model consisted of, as it came over the wire.
+"""One loop of a model in LangGraph: its requests and its replies.
 
-The view of a model notes it down here (`langchain_model.py`). What no view has heard, such as another middleware's
-message or one from a cache, is read from the message as far as LangChain has kept it.
+In: a request of LangChain's middleware, and the response to it. Out: the same, as the guard lets them stand. Never: a
+request with a tool that the caller may not use, or a message with a call that no node can answer.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from contextvars import ContextVar
-from typing import Any, Self, cast
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
+from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
+from langchain_core.tools import BaseTool
+
+from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call
+from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import AdapterRun
-from pokayoke.core.call import ToolCall
+from pokayoke.adapters._host.visibility import allowed_tool_choice
+from pokayoke.adapters.langchain._capture import CALL_BLOCKS, CapturedReply, finish_reason, observed_model, reply_calls
+from pokayoke.adapters.langchain._run import call_cache
+from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.contract.names import history_name
+from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.intake.stop_reasons import is_cut
-from pokayoke.core.json.dump import dump_compact
-from pokayoke.core.json.values import as_sequence, read_field
+from pokayoke.core.json.values import read_field
+from pokayoke.core.messages.tool_definitions import build_definitions
+from pokayoke.errors import UsageError
+from pokayoke.runtime.run.compaction import RunHistory
+from pokayoke.runtime.tools.selection import offered_tools as offered_by
 
-__all__ = [
-    "CALL_BLOCKS",
-    "CapturedReply",
-    "call_cache",
-    "current_capture",
-    "finish_reason",
-    "hide_unreadable_arguments",
-    "reply_calls",
-]
+if TYPE_CHECKING:
+    from pokayoke.runtime.run.run import Run
 
-CALL_BLOCKS = frozenset({
-    "tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call",
-    "input_json_delta",
-})  # fmt: skip
-"""Types of content blocks in which providers repeat what stands in `tool_calls`."""
-_REASON_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+__all__ = ["ModelLoop", "as_messages", "with_changes"]
+
+_MESSAGE_CLASSES = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
+_CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."
 
 
-class CapturedReply:
-    """What one reply consisted of, as it came over the wire. Inside a with block of it, views note down what comes.
+class _OfferedTools(NamedTuple):
+    """The tools of a request, the run and the contracts they were for, and the tools as the model gets them."""
+
+    given: list[Any]
+    run: Run
+    snapshot: Snapshot
+    tools: list[Any]
+
+
+class ModelLoop(ModelSide):
+    """One loop of a model, from its first request to its last.
+
+    Args:
+        adapter_run: the run.
+        window: size of the model's window in tokens; None never shortens a request.
 
     Attributes:
-        calls: its calls in order; empty if nothing was noted down.
-        stop: why a stream said it ended, or "incomplete" if it did not say where it always does; else None.
-        streamed: True if it came in pieces, which somebody may have read.
+        adapter_run: the run, acting for the caller of the latest request.
     """
 
-    __slots__ = ("_cut", "_open", "_token", "calls", "stop", "streamed")
+    def __init__(self, adapter_run: AdapterRun, window: int | None) -> None:
+        """Begin before the first request."""
+        self.adapter_run = adapter_run
+        self._ids: set[str] | None = None
+        self._offered: _OfferedTools | None = None
+        self._fitting = _WindowFitter(adapter_run, window) if window is not None else None
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.reset_capture(None)
+    def begin_turn(self, request: Any, known: str | None) -> str | None:
+        """Begin a turn if the history ends with new text of the user; returns the id of the user's latest message.
 
-    def reset_capture(self, stop: str | None, *, streamed: bool = False) -> None:
-        """Forget an attempt before this one, such as one that was retried."""
-        self.calls: list[ReplyCall] = []
-        self.stop, self.streamed, self._cut = stop, streamed, False
-        self._open: dict[Any, int] = {}
+        The messages in the graph's state count, if there is one: other middleware adds messages to a request that no
+        user has written. A graph of the user's own does so behind the results of tools; such messages have no id.
 
-    def __enter__(self) -> Self:
-        """Listen."""
-        self._token = _capture_var.set(self)
-        return self
+        Args:
+            request: the request.
+            known: id of the user's latest message that has begun a turn of the run.
+        """
+        said, has_results = list[Any](), False
+        for one in reversed(as_messages(read_field(request.state, "messages") or ()) or request.messages):
+            kind = one.type
+            if kind == "ai" or (one.id is not None and one.id == known):
+                break
+            if kind == "human":
+                said.append(one)
+            has_results = has_results or kind == "tool"
+        if has_results:
+            said = [one for one in said if one.id is not None]
+        for one in reversed(said):
+            self.adapter_run.run.user(str(one.text))
+        return said[0].id if said else known
 
-    def __exit__(self, *exc: object) -> None:
-        """Listen no more."""
-        _capture_var.reset(self._token)
+    # -- a request -----------------------------------------------------------------------------------
 
-    def capture_completion(self, response: Any) -> None:
-        """Note down a chat completion, and put stand-ins where LangChain could not read the arguments."""
-        self.reset_capture(None)
-        choices = as_sequence(read_field(response, "choices"))
-        message = read_field(choices[0], "message") if choices else None
-        for call in as_sequence(read_field(message, "tool_calls")):
-            function = read_field(call, "function")
-            if function is not None:
-                self._add_call(read_field(call, "id"), function)
+    def shape_request(self, request: Any) -> Any:
+        """Return the request as it may go out; None if no shorter one fits the window.
 
-    def capture_response(self, response: Any) -> None:
-        """Note down a response of the Responses API, likewise."""
-        self.reset_capture(None)
-        for item in as_sequence(read_field(response, "output")):
-            if read_field(item, "type") == "function_call":
-                self._add_call(read_field(item, "call_id"), item)
+        Raises:
+            UsageError: it offers a tool without a contract.
+        """
+        run, messages = self.adapter_run.run, request.messages
+        if self._ids is None:
+            self._ids = {one.id for one in messages if one.id}
+        if self._fitting is not None:
+            fitted = self._fitting.fit_messages(messages, request.system_message)
+            if fitted is None:
+                run.tools_off("context_overflow")
+                return None
+            messages = fitted
+        shape = self.begin_request(self.adapter_run)
+        if shape.instruction is not None:
+            # In the user's name and at the end: every provider takes it there, and the history never holds it.
+            messages = [*messages, HumanMessage(shape.instruction)]
+        changes = {"model": observed_model(request.model), "messages": messages}
+        if shape.final:
+            changes.update(tools=[], tool_choice=None)
+        else:
+            changes["tools"] = self._visible_tools(request.tools)
+            if request.tool_choice is not None:
+                changes["tool_choice"] = allowed_tool_choice(run, request.tool_choice)
+        return with_changes(request, changes)
 
-    def capture_piece(self, piece: Any) -> None:
-        """Note down a piece of a stream."""
-        message = piece.message
-        told = finish_reason(piece.generation_info or {}) or finish_reason(message.response_metadata)
-        # What comes after it takes nothing back: a cut once said stays said.
-        if told and not self._cut:
-            self.stop, self._cut = told, is_cut(told)
-        for part in getattr(message, "tool_call_chunks", None) or ():
-            self._add_chunk(part)
+    def _visible_tools(self, tools: list[Any]) -> list[Any]:
+        """Return the tools as the model gets them: without arguments that the guard fills, with the paging tool."""
+        run = self.adapter_run.run
+        snapshot, known = run.snapshot, self._offered
+        if known is None or known.given is not tools or known.run is not run or known.snapshot is not snapshot:
+            known = self._offered = _OfferedTools(tools, run, snapshot, self._find_visible_tools(tools, snapshot))
+        return known.tools
 
-    def _add_call(self, ident: Any, function: Any) -> None:
-        self.calls.append(ReplyCall(ident, read_field(function, "name") or "", hide_unreadable_arguments(function)))
+    def _find_visible_tools(self, tools: list[Any], snapshot: Snapshot) -> list[Any]:
+        run = self.adapter_run.run
+        offered = {contract.name: contract for contract in offered_by(run, None)}
+        shown: list[Any] = []
+        strangers: list[str] = []
+        for tool in tools:
+            found = snapshot.find_plan(tool.name) if isinstance(tool, BaseTool) else None
+            if found is None:
+                shown.append(tool)  # the provider runs it
+            elif isinstance(found, Finding):
+                strangers += [tool.name] if found.code == "unknown_tool" else []
+            elif (contract := offered.get(found.contract.name)) is not None:
+                shown += [tool] if contract.key_argument is None else build_definitions([contract])
+        if strangers:
+            raise UsageError(
+                f"the guard has no contract of {', '.join(sorted(strangers))}: give contracts() every tool of the "
+                "agent, also those that a middleware brings along (its .tools)"
+            )
+        pager = run.guard.pager
+        if offered.get(pager.name) is pager:
+            shown += build_definitions([pager])
+        return shown
 
-    def _add_chunk(self, part: Mapping[str, Any]) -> None:
-        at, ident, name = part.get("index"), part.get("id"), part.get("name") or ""
-        place = None if at is None else self._open.get(at)
-        if place is not None and ident and self.calls[place].id not in (None, ident):
-            place = None  # another call under the same number
+    # -- a reply -------------------------------------------------------------------------------------
+
+    def take_response(self, response: Any, captured: CapturedReply) -> Any:
+        """Return the response as it may go into the history; None if the model has to be asked again.
+
+        Every call that is left in it has an id of its own and arguments that LangGraph can carry.
+        """
+        place = next((at for at, one in enumerate(response.result) if isinstance(one, AIMessage)), None)
         if place is None:
-            self._open[at] = len(self.calls)
-            self.calls.append(ReplyCall(ident, name, part.get("args") or ""))
-            return
-        known = self.calls[place]
-        self.calls[place] = ReplyCall(
-            known.id or ident, known.name + name, f"{known.arguments}{part.get('args') or ''}"
+            return response
+        message = response.result[place]
+        if message.id in (known := self._ids or set()):
+            message.id = None  # LangGraph would put it in the place of the other message of that id
+        elif message.id:
+            known.add(message.id)
+        stop = captured.stop or finish_reason(message.response_metadata)
+        every = reply_calls(message, captured)
+        answered = {(one.tool_call_id, one.name) for one in response.result[place + 1 :] if one.type == "tool"}
+        if answered:
+            # No other call may have one of these ids.
+            self.adapter_run.reserve_ids(ident for ident, _ in answered)
+            response = _drop_cut_structure(response, stop)
+        reply = _Reply(response, place, message, every, answered, is_streamed=captured.streamed)
+        if not every and isinstance(refusal := message.additional_kwargs.get("refusal"), str) and not message.text:
+            reply = self.with_text(reply, refusal)
+        taken: _Reply = self.take_reply(reply, stop)
+        if taken is reply and self._is_silent(reply):
+            self.adapter_run.run.tools_off("loop_detected")  # the next request says so, and takes no calls
+            return None
+        return taken.response
+
+    def total_tokens(self, reply: _Reply) -> int | None:
+        """Return what the provider counted, and use it for the size of the next request."""
+        usage = reply.message.usage_metadata or {}
+        if usage and self._fitting is not None:
+            self._fitting.report(usage.get("input_tokens") or 0)
+        return usage.get("total_tokens")
+
+    def calls(self, reply: _Reply) -> list[ReplyCall]:
+        """Return its calls, without those that LangChain has answered: they give a structured response."""
+        return [one for one in reply.calls if not reply.is_answered(one)] if reply.answered else reply.calls
+
+    def with_calls(self, reply: _Reply, calls: list[ToolCall]) -> _Reply:
+        """Return the reply with these calls; those that are answered keep their places and their ids."""
+        made = [self._framework_call(call) for call in calls]
+        places = [at for at, one in enumerate(reply.calls) if reply.is_answered(one)] if reply.answered else []
+        for at, own in zip(places, reply.answered_calls, strict=False):
+            made.insert(at, own)
+        return reply.with_message(_with_calls(reply.message, made))
+
+    def without_calls(self, reply: _Reply) -> _Reply:
+        """Return the reply without calls that are not answered; then its text leads up to calls, and is none."""
+        if not self.calls(reply):
+            return reply
+        message = _with_calls(reply.message, reply.answered_calls)
+        update = {} if reply.answered else {"content": ""}
+        return reply.with_message(message.model_copy(update=update))._replace(calls=[])
+
+    def may_change_text(self, reply: _Reply, text: str | None) -> bool:  # noqa: ARG002 - the base class passes it
+        """Return whether the reply is an answer in words, and not an empty one that the model may try again."""
+        return not reply.answered and reply.response.structured_response is None and not self._is_silent(reply)
+
+    def text(self, reply: _Reply) -> str | None:
+        """Return its text."""
+        return str(reply.message.text)
+
+    def with_text(self, reply: _Reply, text: str) -> _Reply:
+        """Return the reply with the model's text, with a note behind it, or with another text."""
+        message, own = reply.message, str(reply.message.text)
+        content: Any = text
+        if own and text.startswith(own) and isinstance(message.content, list):
+            content = [*_without_calls(message.content), {"type": "text", "text": text[len(own) :]}]
+        update = {"content": content, "tool_calls": [], "invalid_tool_calls": [], **_drop_legacy_calls(message)}
+        # A user who has read the stream has read other words: under an id of its own this message is shown as well.
+        return reply.with_message(message.model_copy(update={**update, "id": None} if reply.is_streamed else update))
+
+    def _is_silent(self, reply: _Reply) -> bool:
+        """Return whether the reply holds neither calls nor text, and the model may be asked again."""
+        return (
+            not (reply.calls or reply.answered or self.is_final)
+            and reply.response.structured_response is None
+            and not str(reply.message.text).strip()
         )
 
-
-def hide_unreadable_arguments(function: Any) -> str:
-    """Put a stand-in where LangChain could not read the arguments of a call; return them as they came."""
-    name, text = read_field(function, "name") or "", read_field(function, "arguments")
-    text = text if isinstance(text, str) else "" if text is None else dump_compact(text).decode()
-    if text.strip() and not text.lstrip().startswith("{"):
-        shown = dump_compact(encode_unreadable_call(ToolCall("", name, text), name=True)).decode()
-        if isinstance(function, dict):
-            function["arguments"] = shown
-        else:
-            function.arguments = shown
-    return text
+    def _framework_call(self, call: ToolCall) -> dict[str, Any]:
+        """Return a call as LangGraph and the provider can carry it, and as it will run."""
+        name = history_name(call.name)
+        args = encode_unreadable_call(call, name=name != call.name)
+        if (effective := effective_call(self.adapter_run.run, call, args)) is not None:
+            name, args = effective
+            # A copy, because other code may change what it is shown, and then that counts.
+            call_cache(self.adapter_run).put(call.id, (name, copy.deepcopy(args), call))
+        return {"name": name, "args": args, "id": call.id, "type": "tool_call"}
 
 
-_capture_var: ContextVar[CapturedReply | None] = ContextVar("pokayoke_langchain_heard", default=None)
+class _Reply(NamedTuple):
+    """A response of LangChain, and the message in it that the model wrote."""
+
+    response: Any
+    place: int
+    message: Any
+    calls: list[ReplyCall]
+    answered: set[tuple[str, str | None]]
+    is_streamed: bool
+
+    @property
+    def answered_calls(self) -> list[Any]:
+        """Those of its calls that LangChain has answered, as they stand in the message."""
+        return [call for call in self.message.tool_calls if self.is_answered(ReplyCall(call["id"], call["name"], ""))]
+
+    def is_answered(self, one: ReplyCall) -> bool:
+        """Return whether a call is answered already. A tool's call with the same id is another one."""
+        return (one.id, one.name) in self.answered or (one.id, None) in self.answered
+
+    def with_message(self, message: Any) -> _Reply:
+        """Return the reply with another message."""
+        if message is self.message:
+            return self
+        result = [*self.response.result[: self.place], message, *self.response.result[self.place + 1 :]]
+        response = ModelResponse(result=result, structured_response=self.response.structured_response)
+        return self._replace(response=response, message=message)
 
 
-def current_capture() -> CapturedReply | None:
-    """Return what notes down in this moment, if something does."""
-    return _capture_var.get()
+def _drop_cut_structure(response: Any, stop: str | None) -> Any:
+    """Return a response without the structured response of a message that was cut."""
+    if not is_cut(stop):
+        return response
+    result = [
+        one.model_copy(update={"content": _CUT, "status": "error"}) if one.type == "tool" else one
+        for one in response.result
+    ]
+    return ModelResponse(result=result, structured_response=None)
 
 
-def finish_reason(metadata: Mapping[str, Any]) -> str | None:
-    """Return why a message ended, as its provider spells it; None if it does not say."""
-    for name in _REASON_FIELDS:
-        if stop := metadata.get(name):
-            return str(stop)
-    return None
+def as_messages(given: Any) -> list[Any]:
+    """Return the messages of a history; a list of LangChain's own messages comes back as it is."""
+    listed: list[Any] | None = given if type(given) is list else None
+    return (
+        listed if listed is not None and _MESSAGE_CLASSES.issuperset(map(type, listed)) else convert_to_messages(given)
+    )
 
 
-def reply_calls(message: Any, heard: CapturedReply | None = None) -> list[ReplyCall]:
-    """Return the calls of a message in order, their arguments as they came, where that is known.
-
-    Args:
-        message: an `AIMessage`.
-        heard: what was noted down when it came.
-    """
-    found = [_reply_call(call) for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    if not found:
-        old = message.additional_kwargs.get("function_call")  # the former spelling of one call
-        return [ReplyCall(None, read_field(old, "name") or "", read_field(old, "arguments") or "")] if old else []
-    if heard is not None and len(heard.calls) == len(found):
-        return _merge_captured(found, heard.calls) or found
-    return _order_by_content(found, message.content) if isinstance(message.content, list) else found
+def with_changes(request: Any, changes: dict[str, Any]) -> Any:
+    """Return the request with these changes."""
+    if type(request) is not ModelRequest:
+        return request.override(**changes)
+    # `override` does the same for this class, and sets a process-wide warnings filter meanwhile: that is not safe
+    # among threads, and took longer than everything else here.
+    made = object.__new__(ModelRequest)
+    made.__dict__.update(request.__dict__, **changes)
+    return made
 
 
-def _reply_call(call: Mapping[str, Any]) -> ReplyCall:
-    """What LangChain made of a call; a stand-in is what it stands for."""
-    given = call["args"]
-    if isinstance(given, dict):
-        meant: Any = decode_call(None, call["name"] or "", given)
-        return ReplyCall(call["id"], meant.name, meant.arguments)
-    return ReplyCall(call["id"], call["name"] or "", given or "")
+def _with_calls(message: Any, made: list[dict[str, Any]]) -> Any:
+    """Return the message with these calls; itself if that changes nothing."""
+    if made == message.tool_calls and not message.invalid_tool_calls:
+        return message
+    update: dict[str, Any] = {"tool_calls": made, "invalid_tool_calls": [], **_drop_legacy_calls(message)}
+    if isinstance(message.content, list):
+        update["content"] = _without_calls(message.content)
+    return message.model_copy(update=update)
 
 
-def _merge_captured(found: list[ReplyCall], heard: list[ReplyCall]) -> list[ReplyCall] | None:
-    """The calls that were heard, unless somebody between model and guard has exchanged them."""
-    rest, merged = list(found), list[ReplyCall]()
-    for one in heard:
-        place = next((n for n, other in enumerate(rest) if (other.id, other.name) == (one.id, one.name)), None)
-        if place is None:
+def _drop_legacy_calls(message: Any) -> dict[str, Any]:
+    """Return the change that drops calls in their former place: together with `tool_calls`, providers reject it."""
+    gone = ("tool_calls", "function_call")
+    more = {name: value for name, value in message.additional_kwargs.items() if name not in gone}
+    return {} if len(more) == len(message.additional_kwargs) else {"additional_kwargs": more}
+
+
+def _without_calls(content: list[Any]) -> list[Any]:
+    """Return the blocks that are no calls. Calls repeat `tool_calls`, from which LangChain makes the blocks again."""
+    return [block for block in content if read_field(block, "type") not in CALL_BLOCKS]
+
+
+class _WindowFitter:
+    """Keeps requests below the window. The graph's own history is not touched."""
+
+    def __init__(self, adapter_run: AdapterRun, window: int) -> None:
+        self._adapter_run, self._window = adapter_run, window
+        self._history: RunHistory | None = None
+        self._system: Any = None
+        self._count = 0
+        self._last: Any = None
+
+    def fit_messages(self, messages: list[Any], system: Any) -> list[Any] | None:
+        """Return the messages as they fit; None if they cannot."""
+        history = self._history
+        if history is None or not self._is_continuation(messages, system):
+            history = self._history = RunHistory(self._adapter_run.run, self._window, format="langchain")
+            self._system, self._count = system, 0
+            if system is not None:
+                history.add(system)
+        for one in messages[self._count :]:
+            history.add(one)
+        self._count, self._last = len(messages), messages[-1] if messages else None
+        result = history.compacted()
+        if result.finding is not None:
             return None
-        other = rest.pop(place)
-        merged.append(other if _is_edited(cast("str", one.arguments), other.arguments) else one)
-    return merged
+        shown = list(result.messages)
+        return shown[1:] if system is not None else shown
 
+    def report(self, used: int) -> None:
+        """Take the tokens that the provider counted for the request."""
+        if self._history is not None:
+            self._history.report(used)
 
-def _is_edited(text: str, given: Any) -> bool:
-    """Whether arguments are others than those of a text that leaves no question."""
-    if not isinstance(given, dict):
-        return False
-    try:
-        meant = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(meant, dict) and meant != given
-
-
-def _order_by_content(found: list[ReplyCall], content: list[Any]) -> list[ReplyCall]:
-    """The calls in the order of the content blocks, where each has one; some hold the text of the arguments."""
-    blocks = [block for block in content if read_field(block, "type") in CALL_BLOCKS]
-    by_id = {one.id: one for one in found}
-    names = [read_field(block, "call_id") or read_field(block, "id") for block in blocks]
-    if len(by_id) != len(found) or sorted(map(str, names)) != sorted(map(str, by_id)):
-        return found
-    ordered = list[ReplyCall]()
-    for block, ident in zip(blocks, names, strict=True):
-        one, text = by_id[ident], read_field(block, "arguments")
-        raw = isinstance(text, str) and not _is_edited(text, one.arguments)
-        ordered.append(one._replace(arguments=text) if raw else one)
-    return ordered
-
-
-def call_cache(hosted: AdapterRun) -> BoundedCache[str, tuple[str, dict[str, Any], ToolCall]]:
-    """Return the calls that stand in the history of a run as they count: how each is shown, and what the model wrote.
-
-    Args:
-        hosted: the run.
-    """
-    known: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]] = hosted.notes.setdefault("heard", BoundedCache())
-    return known
+    def _is_continuation(self, messages: list[Any], system: Any) -> bool:
+        """Return whether the messages begin with those of the request before."""
+        if len(messages) < self._count or system != self._system:
+            return False
+        if not self._count:
+            return True
+        known = messages[self._count - 1]
+        return known is self._last or (known.id is not None and known.id == self._last.id)

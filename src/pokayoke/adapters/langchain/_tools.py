@@ -1,33 +1,52 @@
-"""A tool of LangChain on its way through a guarded call, and the message it ends as.
+"""A call at LangGraph's tool node, from the model's message to the message that answers it.
 
-LangChain makes text of what a tool returns, and messages of what it raises, before a hook sees either. So the tool is
-run through a view of itself that keeps both as they were, and says whether the tool began at all.
+In: a request of the tool node, and its handler. Out: a `ToolMessage` or the tool's own command. Never: a tool that
+runs before the guard lets it, or one that reads an answer which a person has given to another question.
+
+LangChain turns what a tool returns into text, and what it raises into messages, before a hook sees either. So the tool
+runs in a wrapper of itself that keeps both, and that knows whether the tool has started.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+import itertools
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+import msgspec
 from langchain_core.messages import ToolMessage
-from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.config import get_config
-from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
-from langgraph.types import Command
+from langgraph.types import interrupt
 
-from pokayoke.adapters._host.run import value_as_text
-from pokayoke.adapters.langchain._views import wrap_object
-from pokayoke.core.call import Outcome
+from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters.langchain._approvals import build_question, count_answers, take_answer
+from pokayoke.adapters.langchain._contracts import (
+    CONTROL_EXCEPTIONS,
+    AmbiguousResume,
+    ArgumentsRejected,
+    HostException,
+    StartUnknown,
+)
+from pokayoke.adapters.langchain._results import answering_message, is_message, redirects_graph, result_message
+from pokayoke.adapters.langchain._run import call_cache
+from pokayoke.adapters.langchain._wrapper import wrap_object
+from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.messages.media import media_block_for
+from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.errors import ToolError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.memory.run_memory import RunMemory
 
 try:
     from langgraph.errors import is_invalid_resume
@@ -37,51 +56,234 @@ except ImportError:  # before LangGraph 1.2 an answer is never checked against a
         return False
 
 
-__all__ = [
-    "CONTROL_EXCEPTIONS",
-    "AmbiguousResume",
-    "ArgumentsRejected",
-    "HostException",
-    "ToolInvocation",
-    "redirects_graph",
-    "result_message",
-]
+__all__ = ["ToolNodeCall"]
 
-
-class ArgumentsRejected(ToolError):  # noqa: N818 - no error: an answer to the model
-    """The tool's own validators refused the arguments: it never began. The text is for the model."""
-
-
-class StartUnknown(Exception):  # noqa: N818 - a middleware's word, not an error of ours
-    """Somebody between guard and tool says that it failed, and not whether it began."""
-
-
-class HostException(Exception):  # noqa: N818 - no error of ours: it carries the host's own
-    """Carries an exception that is the host's, not the tool's, past the guard; its cause is that exception."""
-
-
-class AmbiguousResume(HostException):
-    """The tool asks a person something, and the answer could be another call's."""
-
-
+_NOT_REDIRECTED = "It handed over then, and was not repeated: nobody is handed over now."
+_REPLIES = ("ai", "AIMessageChunk")
+_MESSAGES = frozenset({*_REPLIES, "chat", "function", "human", "system", "tool"})
+_SEND_ALONE = (
+    "{} was not run, because it asks a person something and other calls stand beside it. "
+    "Send it again in a message of its own."
+)
+_redirecting_keys: weakref.WeakKeyDictionary[RunMemory, set[str]] = weakref.WeakKeyDictionary()
+"""Ledger keys of the writes of a run whose commands led to another node."""
 _SCRATCHPAD = "__pregel_scratchpad"
-"""Where LangGraph keeps, in the configuration of a task, what its interrupts have been answered."""
-CONTROL_EXCEPTIONS: tuple[type[Exception], ...] = (GraphBubbleUp, HostException)
-"""What LangGraph steers itself by. A tool that raises one has done nothing yet: it will be run again."""
+"""Where LangGraph keeps the answers to interrupts, in the configuration of a task."""
+
+
+class ToolNodeCall:
+    """One call at the tool node.
+
+    Args:
+        adapter_run: the run.
+        request: the node's request.
+        handler: the rest of the node, or another middleware.
+    """
+
+    def __init__(self, adapter_run: AdapterRun, request: Any, handler: Callable[[Any], Any]) -> None:
+        """Find the call as the model wrote it, and the tool that runs."""
+        self._adapter_run, self._request = adapter_run, request
+        shown = request.tool_call
+        name, args, call = call_cache(adapter_run).get(shown["id"] or "") or ("", None, None)
+        same = call is not None and (name, args) == (shown["name"], shown["args"])
+        self._call = call if call is not None and same else decode_call(shown["id"], shown["name"], shown["args"])
+        self._invocation: ToolInvocation | None = None
+        self._asks, self._asked = False, 0
+        found = adapter_run.run.snapshot.find_plan(self._call.name)
+        if isinstance(found, Finding):
+            return
+        contract, tool = found.contract, request.tool
+        self._asks = found.asks
+        if tool is None or tool.name != contract.name:  # the model has spelt the name differently
+            tool = next((one for one in request.runtime.tools if one.name == contract.name), None)
+        if tool is not None or (contract.handler is None and contract is not adapter_run.run.guard.pager):
+            self._invocation = ToolInvocation(request, handler, tool, contract)
+
+    def run(self) -> Any:
+        """Return a `ToolMessage` or the tool's command; raises the exceptions by which LangGraph steers itself."""
+        if self._was_refused():
+            return self._send_alone_message()
+        invoke = self._run_tool if self._invocation is not None else None
+        try:
+            outcome = self._adapter_run.call(self._call, invoke)
+            problem = ""
+            while self._can_ask(outcome):
+                problem = self._take_answer(outcome, self._ask_person(outcome, problem))
+                outcome = self._adapter_run.call(self._call, invoke)
+        except AmbiguousResume:
+            self._adapter_run.notes.setdefault("refused", set()).add((_task_id(), self._call.id))
+            return self._send_alone_message()
+        except HostException as carrier:
+            raise _carried_exception(carrier) from None
+        return self._result_message(outcome)
+
+    async def arun(self) -> Any:
+        """`run` for asynchronous code."""
+        if self._was_refused():
+            return self._send_alone_message()
+        invoke = self._run_tool_async if self._invocation is not None else None
+        try:
+            outcome = await self._adapter_run.acall(self._call, invoke)
+            problem = ""
+            while self._can_ask(outcome):
+                answer = self._ask_person(outcome, problem)
+                problem = await asyncio.to_thread(self._take_answer, outcome, answer)
+                outcome = await self._adapter_run.acall(self._call, invoke)
+        except AmbiguousResume:
+            self._adapter_run.notes.setdefault("refused", set()).add((_task_id(), self._call.id))
+            return self._send_alone_message()
+        except HostException as carrier:
+            raise _carried_exception(carrier) from None
+        return self._result_message(outcome)
+
+    # -- running it ----------------------------------------------------------------------------------
+
+    def _run_tool(self, arguments: dict[str, Any]) -> Any:
+        assert self._invocation is not None, "there is something to run"
+        self._count_own_questions()
+        self._invocation.may_ask = self._may_ask()
+        return self._invocation.run(arguments)
+
+    async def _run_tool_async(self, arguments: dict[str, Any]) -> Any:
+        assert self._invocation is not None, "there is something to run"
+        if self._asks:
+            await asyncio.to_thread(self._count_own_questions)
+        self._invocation.may_ask = self._may_ask()
+        return await self._invocation.arun(arguments)
+
+    def _was_refused(self) -> bool:
+        """Return whether this task has refused it before, and runs again because of another call's question."""
+        known: set[tuple[str, str]] | None = self._adapter_run.notes.get("refused")
+        return known is not None and (_task_id(), self._call.id) in known
+
+    def _send_alone_message(self) -> Any:
+        call = self._request.tool_call
+        return ToolMessage(_SEND_ALONE.format(call["name"]), name=call["name"], tool_call_id=call["id"], status="error")
+
+    def _result_message(self, outcome: Outcome) -> Any:
+        invocation, key = self._invocation, outcome.key
+        made = invocation.made if invocation is not None else None
+        if key is not None and outcome.ok:
+            leading = _redirecting_keys.setdefault(self._adapter_run.run.progress, set())
+            if redirects_graph(made):
+                leading.add(key)
+            elif outcome.status == "replayed" and key in leading:
+                outcome = msgspec.structs.replace(outcome, text=f"{outcome.text}\n{_NOT_REDIRECTED}")
+        direct = invocation is not None and invocation.is_direct and self._is_last_step()
+        return result_message(outcome, self._request.tool_call, made, direct=direct)
+
+    # -- a person --------------------------------------------------------------------------------------
+
+    def _can_ask(self, outcome: Outcome) -> bool:
+        """Return whether the graph can wait for a person; without a checkpointer it could never go on."""
+        return (
+            outcome.status == "pending"
+            and outcome.approval is not None
+            and get_config()["configurable"].get("__pregel_checkpointer") is not None
+        )
+
+    def _ask_person(self, outcome: Outcome, problem: str) -> Any:
+        """Interrupt the graph; when the task runs again, return what the graph was resumed with."""
+        self._asked += 1
+        return interrupt(build_question(self._adapter_run.run.guard, outcome, alone=self._is_alone(), problem=problem))
+
+    def _take_answer(self, outcome: Outcome, answer: Any) -> str:
+        ident, place = outcome.approval or "", f"{_task_id()}/{self._asked}"
+        return take_answer(self._adapter_run.run.guard, ident, answer, alone=self._is_alone(), place=place)
+
+    def _count_own_questions(self) -> None:
+        """Count the guard's questions before the tool asks one: LangGraph numbers the interrupts of a task.
+
+        A task that was resumed had asked for the guard first, even if the question was answered elsewhere meanwhile.
+        """
+        if not self._asks or self._asked or not _is_resumed():
+            return
+        self._asked = max(1, count_answers(self._adapter_run.run.guard, self._adapter_run.run.id, _task_id()))
+        for _ in range(self._asked):
+            interrupt({"question": "answered before"})
+
+    def _may_ask(self) -> bool:
+        """Return whether an answer to the tool's own question is sure to reach this tool.
+
+        LangGraph gives the answers of a task out in the order in which its calls ask. A write of the same task does
+        not run again once it is done, and a question of the guard is not asked again, so the order changes.
+        """
+        if _is_own_task():
+            return True
+        siblings = self._sibling_calls()
+        others = [call for call in siblings or () if read_field(call, "id") != self._request.tool_call["id"]]
+        plans = (self._adapter_run.run.snapshot.find_plan(read_field(call, "name") or "") for call in others)
+        return siblings is not None and not any(
+            not isinstance(plan, Finding) and (plan.asks or plan.contract.effect != "read") for plan in plans
+        )
+
+    def _is_alone(self) -> bool:
+        """Return whether this is the only call of its task."""
+        return _is_own_task() or len(self._sibling_calls() or ()) == 1
+
+    def _is_last_step(self) -> bool:
+        """Return whether `create_agent` ends here: the tools of all its calls return what the user reads."""
+        siblings = self._sibling_calls() if _is_own_task() else None
+        if siblings is None:
+            return False
+        direct = {one.name for one in self._request.runtime.tools if one.return_direct}
+        return direct.issuperset(read_field(call, "name") for call in siblings)
+
+    def _sibling_calls(self) -> Sequence[Any] | None:
+        """Return the calls of the same message, this one included; None if they are not found."""
+        state, ident = self._request.state, self._request.tool_call["id"]
+        if isinstance(state, list):
+            channels: Iterable[Any] = [state]
+        else:
+            channels = (state if isinstance(state, Mapping) else getattr(state, "__dict__", {})).values()
+        for channel in map(as_sequence, channels):
+            if channel and read_field(channel[-1], "type") == "tool_call":
+                calls: Sequence[Any] = channel
+            else:
+                # The node itself finds them so. Another list of a state may be long, and ends this at once.
+                messages = itertools.takewhile(lambda one: read_field(one, "type") in _MESSAGES, reversed(channel))
+                reply = next((one for one in messages if read_field(one, "type") in _REPLIES), None)
+                calls = as_sequence(read_field(reply, "tool_calls"))
+            if any(read_field(call, "id") == ident for call in calls):
+                return calls
+        return None
+
+
+def _is_own_task() -> bool:
+    """Return whether each call is a task of its own, as with `create_agent`."""
+    path: Sequence[Any] = get_config().get("metadata", {}).get("langgraph_path") or ()
+    return bool(path) and path[0] == "__pregel_push"
+
+
+def _task_id() -> str:
+    return str(get_config()["configurable"].get("__pregel_task_id", ""))
+
+
+def _carried_exception(carrier: HostException) -> BaseException:
+    return carrier.__cause__ or carrier
+
+
+def _is_resumed() -> bool:
+    """Return whether a question of this task has been answered."""
+    scratchpad = get_config()["configurable"].get("__pregel_scratchpad")
+    return scratchpad is not None and (bool(scratchpad.resume) or scratchpad.get_null_resume() is not None)
+
+
+# -- the tool ------------------------------------------------------------------------------------------
 
 
 class ToolInvocation:
-    """The continuation of one call: runs the tool with the effective arguments.
+    """Runs the tool of one call with the effective arguments.
 
     Args:
         request: the request of the tool node.
-        handler: its way on, which may be another middleware's.
-        tool: the tool; None if it is not the node's to run.
+        handler: the rest of the node, or another middleware.
+        tool: the tool; None if the node does not have it.
         contract: its contract, or None.
 
     Attributes:
-        made: what the node made of the tool's result; None if the tool was not run.
-        may_ask: False if the answer to the tool's own question could be another's.
+        made: what the node made of the tool's result; None if the tool did not run.
+        may_ask: False if the answer to the tool's own question could be meant for another call.
     """
 
     __slots__ = (
@@ -100,9 +302,9 @@ class ToolInvocation:
     def __init__(
         self, request: Any, handler: Callable[[Any], Any], tool: BaseTool | None, contract: Contract | None
     ) -> None:
-        """Begin with nothing run."""
+        """Run nothing yet."""
         self._request, self._handler, self._tool, self._contract = request, handler, tool, contract
-        # Another middleware may run another tool, which no view looks at; then nothing is proven.
+        # Another middleware may run another tool, which has no wrapper; then nothing is proven.
         self._direct = getattr(handler, "__qualname__", "").startswith("ToolNode.")
         self._began = False
         self._value: Any = None
@@ -124,7 +326,7 @@ class ToolInvocation:
         return self._take_result(made)
 
     async def arun(self, arguments: dict[str, Any]) -> Any:
-        """`run_tool` for asynchronous code."""
+        """`run` for asynchronous code."""
         self._reset_result()
         token = _invocation_var.set(self)
         try:
@@ -141,20 +343,20 @@ class ToolInvocation:
         """True if the tool returns what the user reads, not the model."""
         return self._tool is not None and self._tool.return_direct
 
-    # -- what the tool's view tells ------------------------------------------------------------------
+    # -- reported by the tool's wrapper --------------------------------------------------------------
 
     def mark_started(self) -> None:
-        """The tool's own code is about to run, in a context of its own."""
+        """Take note that the tool's own code starts, in a context of its own."""
         self._began = True
         if not self.may_ask:
             _forbid_questions()
 
     def mark_returned(self, value: Any) -> None:
-        """It has returned."""
+        """Keep what it has returned."""
         self._value, self._error = value, None
 
     def mark_raised(self, error: Exception) -> None:
-        """It has raised."""
+        """Keep what it has raised."""
         self._error = error
 
     # -- parts ---------------------------------------------------------------------------------------
@@ -170,13 +372,13 @@ class ToolInvocation:
             tool = wrap_object(tool, _wrapper_methods)
         if type(self._request) is not ToolCallRequest:
             return self._request.override(tool_call=call, tool=tool)
-        # What `override` does, in a tenth of the time: every attribute it sets is looked up twice before.
-        handed = object.__new__(ToolCallRequest)
-        handed.__dict__.update(self._request.__dict__, tool_call=call, tool=tool)
-        return handed
+        # `override` does the same in ten times the time: it looks each attribute up twice before it sets it.
+        changed = object.__new__(ToolCallRequest)
+        changed.__dict__.update(self._request.__dict__, tool_call=call, tool=tool)
+        return changed
 
     def _translate_error(self, error: Exception) -> None:
-        """Raise what the guard is told instead. What came before the tool began is no failure of the tool."""
+        """Raise what the guard has to know. An exception from before the tool started is no failure of the tool."""
         if isinstance(error, CONTROL_EXCEPTIONS):
             return
         if is_invalid_resume(error):
@@ -189,7 +391,7 @@ class ToolInvocation:
 
     def _take_result(self, made: Any) -> Any:
         self.made = made
-        answer = _answering_message(made, self._request.tool_call["id"])
+        answer = answering_message(made, self._request.tool_call["id"])
         if self._error is not None:
             self._raise_author_text(self._error, answer)
             raise self._error
@@ -202,10 +404,10 @@ class ToolInvocation:
         value = self._value
         if self._tool is not None and self._tool.response_format == "content_and_artifact":
             value = value[0]
-        return value if not _is_message(value) else None if answer is None else answer.content
+        return value if not is_message(value) else None if answer is None else answer.content
 
     def _raise_author_text(self, error: Exception, answer: Any) -> None:
-        """Raise the words by which a tool's author handles its own exception: they are meant for the model."""
+        """Raise the text by which a tool's author handles its own exception: it is meant for the model."""
         if not isinstance(error, ToolException) or self._tool is None or not self._tool.handle_tool_error:
             return
         text = "" if answer is None else answer.text
@@ -214,7 +416,7 @@ class ToolInvocation:
 
 
 def _forbid_questions() -> None:
-    """Let the tool ask nobody, from here on and in this context."""
+    """Let each later question of the tool raise `AmbiguousResume`, in this context."""
     config = get_config()
     conf = config["configurable"]
     if (scratchpad := conf.get(_SCRATCHPAD)) is not None:
@@ -224,7 +426,7 @@ def _forbid_questions() -> None:
 
 
 def _refuse_question() -> int:
-    """What LangGraph's `interrupt` asks for the number of a question."""
+    """Stand in for the counter by which LangGraph's `interrupt` numbers a question."""
     raise AmbiguousResume
 
 
@@ -232,34 +434,34 @@ _invocation_var: ContextVar[ToolInvocation | None] = ContextVar("pokayoke_langch
 
 
 def _wrapper_methods(kind: type) -> dict[str, Any]:
-    """What a view of a tool does otherwise. LangChain reads the signatures, so they stay."""
+    """Return the methods of a tool's wrapper. LangChain reads the signatures, so they stay."""
     base = cast("Any", kind)
     plain, awaited = base._run, base._arun  # noqa: SLF001 - the class is extended
 
     def run_tool(self: Any, *args: Any, **kwargs: Any) -> Any:
-        passing = _invocation_var.get()
-        if passing is None or getattr(self, "func", self) is None:  # a tool without a synchronous side only says so
+        invocation = _invocation_var.get()
+        if invocation is None or getattr(self, "func", self) is None:  # a tool without a synchronous side only says so
             return plain(self, *args, **kwargs)
-        passing.mark_started()
+        invocation.mark_started()
         try:
             value = plain(self, *args, **kwargs)
         except Exception as error:
-            passing.mark_raised(error)
+            invocation.mark_raised(error)
             raise
-        passing.mark_returned(value)
+        invocation.mark_returned(value)
         return value
 
     async def run_tool_async(self: Any, *args: Any, **kwargs: Any) -> Any:
-        passing = _invocation_var.get()
-        if passing is None:
+        invocation = _invocation_var.get()
+        if invocation is None:
             return await awaited(self, *args, **kwargs)
-        passing.mark_started()
+        invocation.mark_started()
         try:
             value = await awaited(self, *args, **kwargs)
         except Exception as error:
-            passing.mark_raised(error)
+            invocation.mark_raised(error)
             raise
-        passing.mark_returned(value)
+        invocation.mark_returned(value)
         return value
 
     # LangChain compares `_arun` with its own to see whether a class has one.
@@ -268,107 +470,15 @@ def _wrapper_methods(kind: type) -> dict[str, Any]:
     return methods if awaited is own else {**methods, "_arun": _copy_signature(run_tool_async, awaited)}
 
 
-def _copy_signature(does: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function the signature of another one, worked out: LangChain reads it and the types before each call."""
-    functools.update_wrapper(does, plain)
+def _copy_signature(function: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function the signature of another one, resolved: LangChain reads it and the types before each call."""
+    functools.update_wrapper(function, plain)
     try:
         hints, signature = get_type_hints(plain, include_extras=True), inspect.signature(plain)
     except Exception:  # noqa: BLE001 - names that only a type checker knows: then LangChain finds what it always found
-        return does
+        return function
     known = [one.replace(annotation=hints.get(name, one.annotation)) for name, one in signature.parameters.items()]
     returned = hints.get("return", signature.return_annotation)
-    does.__annotations__ = hints
-    cast("Any", does).__signature__ = signature.replace(parameters=known, return_annotation=returned)
-    return does
-
-
-def _is_message(value: Any) -> bool:
-    """Whether a tool returned what LangGraph takes as it is: messages or commands."""
-    if isinstance(value, list):
-        return bool(value) and all(isinstance(one, (ToolOutputMixin, Command)) for one in value)
-    return isinstance(value, (ToolOutputMixin, Command))
-
-
-def _answering_message(made: Any, ident: str | None) -> Any:
-    """The message that answers the call, wherever the tool has put it; None if there is none."""
-    if isinstance(made, ToolMessage):
-        return made
-    parts = made if isinstance(made, list) else _command_messages(made)
-    for one in parts:
-        if isinstance(one, ToolMessage) and one.tool_call_id == ident:
-            return one
-        if isinstance(one, Command) and (found := _answering_message(one, ident)) is not None:
-            return found
-    return None
-
-
-def _command_messages(command: Any) -> list[Any]:
-    """The messages a command adds. A command may update any channel; messages are looked for in all of them."""
-    update = command.update if isinstance(command, Command) else None
-    channels = update.values() if isinstance(update, dict) else [update]
-    return [one for channel in channels if isinstance(channel, list) for one in channel]
-
-
-def redirects_graph(made: Any) -> bool:
-    """Whether what the node made of a result sends the graph elsewhere, and does not only change its state."""
-    if isinstance(made, list):
-        return any(map(redirects_graph, made))
-    return isinstance(made, Command) and bool(made.goto or made.graph)
-
-
-def result_message(outcome: Outcome, call: Any, made: Any = None, *, direct: bool = False) -> Any:
-    """Return what answers a call: a `ToolMessage`, or the tool's own command with that message in it.
-
-    Args:
-        outcome: what became of the call.
-        call: the call as it stands in the history: `id` and `name`.
-        made: what the tool node made of the tool's result. Its artifact and its commands stay, if the outcome is ok.
-        direct: True if the user reads the answer, not the model: then the value stands there as LangChain writes it.
-    """
-    content: Any = outcome.text
-    if outcome.content:
-        # Of what is no dict, LangChain would make text.
-        shown = (one if isinstance(one, dict) else media_block_for(one, "langchain") for one in outcome.content)
-        content = [{"type": "text", "text": outcome.text}, *filter(None, shown)]
-    status = "success" if outcome.ok else "error"
-    if made is None or not outcome.ok:
-        if direct and outcome.ok:
-            content = value_as_text(outcome)
-        return ToolMessage(content, name=call["name"], tool_call_id=call["id"], status=status)
-    known = _answering_message(made, call["id"])
-    if known is None:
-        return made  # it leads to another graph, and nothing in this one waits for an answer
-    content = known.content if direct else content
-    answer = _copy_message(known, {"content": content, "name": call["name"], "status": status})
-    return _replace_answer(made, known, answer)
-
-
-def _copy_message(message: ToolMessage, update: dict[str, Any]) -> ToolMessage:
-    """A copy of a message with some fields changed: what `model_copy` makes, in less than half the time."""
-    if type(message) is not ToolMessage or message.__pydantic_extra__ or message.__pydantic_private__:
-        return message.model_copy(update=update)
-    made = object.__new__(ToolMessage)
-    object.__setattr__(made, "__dict__", {**message.__dict__, **update})
-    object.__setattr__(made, "__pydantic_fields_set__", {*message.__pydantic_fields_set__, *update})
-    object.__setattr__(made, "__pydantic_extra__", {})
-    object.__setattr__(made, "__pydantic_private__", None)
-    return made
-
-
-def _replace_answer(made: Any, known: Any, answer: Any) -> Any:
-    if made is known:
-        return answer
-    if isinstance(made, list):
-        return [_replace_answer(one, known, answer) for one in made]
-    if not isinstance(made, Command):
-        return made
-    update: Any = made.update
-    if isinstance(update, dict):
-        update = {name: _replace_in_channel(channel, known, answer) for name, channel in update.items()}
-    else:
-        update = _replace_in_channel(update, known, answer)
-    return Command(graph=made.graph, update=update, resume=made.resume, goto=made.goto)
-
-
-def _replace_in_channel(channel: Any, known: Any, answer: Any) -> Any:
-    return [answer if one is known else one for one in channel] if isinstance(channel, list) else channel
+    function.__annotations__ = hints
+    cast("Any", function).__signature__ = signature.replace(parameters=known, return_annotation=returned)
+    return function

@@ -1,8 +1,10 @@
-"""Views: objects that share the whole state of another one and do a few things otherwise.
+"""Wrappers: objects that share the whole state of a pydantic object and replace a few of its methods.
 
-A copy would part ways with the user's object (counters, caches), and methods hung onto that object would follow it
-into its copies. A view is an instance of a subclass over the very same attributes: it costs a microsecond, and the
-object itself is never touched.
+In: a model or a tool of the user's. Out: an instance of a subclass over the very same attributes, in a microsecond.
+Never: a change of the object itself.
+
+A copy would not share later changes (counters, caches), and methods that were set on the object would be copied along
+with it.
 """
 
 from __future__ import annotations
@@ -16,18 +18,18 @@ __all__ = ["wrap_object"]
 T = TypeVar("T")
 Methods = Callable[[type], dict[str, Any]]
 
-_new, _put = object.__new__, object.__setattr__  # looked up once: there is a view for each request and each call
+_new, _put = object.__new__, object.__setattr__  # looked up once: each request and each call makes a wrapper
 _wrapper_by_class: dict[tuple[type, Methods], type] = {}
 _wrapper_classes: set[type] = set()
 _lock = threading.Lock()
 
 
 def wrap_object(thing: T, methods: Methods) -> T:
-    """Return a view of a pydantic object; a view, or what a view would do as it does, comes back as it is.
+    """Return a wrapper of a pydantic object; a wrapper, or an object without methods to replace, comes back unchanged.
 
     Args:
         thing: the object.
-        methods: says for a class what its views do otherwise; asked once for each class.
+        methods: returns the methods to replace for a class; called once per class.
     """
     state: Any = thing
     kind = type(thing)
@@ -47,10 +49,13 @@ def wrap_object(thing: T, methods: Methods) -> T:
 
 
 def _wrapper_class(kind: type, methods: Methods) -> type:
-    """Named like the class itself: names of classes are part of traces and of cache keys. Itself if it stays as is."""
+    """Return the class of wrappers, or the class itself if nothing is replaced.
+
+    It has the name of the class: names of classes are part of traces and of cache keys.
+    """
     with _lock:
         if (made := _wrapper_by_class.get((kind, methods))) is None:
-            if not (does := methods(kind)):
+            if not (replaced := methods(kind)):
                 _wrapper_by_class[kind, methods] = kind
                 return kind
             namespace = {
@@ -61,7 +66,7 @@ def _wrapper_class(kind: type, methods: Methods) -> type:
             }
             made = type(kind)(kind.__name__, (kind,), namespace)
             # Afterwards: pydantic would take a property with the name of a field for the field's default.
-            for name, method in does.items():
+            for name, method in replaced.items():
                 setattr(made, name, method)
             _wrapper_classes.add(made)
             _wrapper_by_class[kind, methods] = made

@@ -1,0 +1,84 @@
+"""Which run a request or a call in LangGraph belongs to.
+
+In: the graph's config. Out: the run of its thread, or of the invocation if there is no thread. Never: the rights of
+another caller than the one of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from langgraph.config import get_config
+
+from pokayoke.adapters._host.bounded_cache import BoundedCache
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
+from pokayoke.adapters.langchain._contracts import CONTROL_EXCEPTIONS
+from pokayoke.core.call import ToolCall
+from pokayoke.core.json.values import read_field
+from pokayoke.errors import UsageError
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.guard.guard import Guard
+
+__all__ = ["GraphRuns", "Who", "call_cache"]
+
+Who = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def call_cache(adapter_run: AdapterRun) -> BoundedCache[str, tuple[str, dict[str, Any], ToolCall]]:
+    """Return the calls in a run's history that the guard has corrected: name and arguments there, and the model's own.
+
+    Args:
+        adapter_run: the run.
+    """
+    known: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]]
+    known = adapter_run.notes.setdefault("calls", BoundedCache())
+    return known
+
+
+class GraphRuns(AdapterRuns):
+    """The runs of one `GuardMiddleware`, whose arguments these are."""
+
+    def __init__(self, guard: Guard, who: Who | None) -> None:
+        """Begin with no run."""
+        super().__init__(guard, through=CONTROL_EXCEPTIONS)
+        self._who = who
+
+    def current_run(self, state: Any) -> AdapterRun:
+        """Return the run that this code is part of, for the caller of now.
+
+        Args:
+            state: messages, or the graph's state that holds them.
+
+        Raises:
+            UsageError: there is neither a thread nor a graph.
+        """
+        config = get_config()
+        conf = config["configurable"]
+        # In a graph inside a graph, the text before the last bar is the node that it runs in.
+        part = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
+        who = self._who(config) if self._who is not None else {}
+        if (thread := conf.get("thread_id")) is not None:
+            return self.run_for(str(thread), part=part, taken=_known_ids(state), **who)
+        # The nodes of an invocation share one control, and so do the graphs inside them.
+        control = getattr(conf.get("__pregel_runtime"), "control", None)
+        if control is None:
+            raise UsageError(
+                "outside of a graph a run needs an id: pass config={'configurable': {'thread_id': ...}} to invoke()"
+            )
+        ident = f"invocation {id(control)}"
+        adapter_run = self.run_for(ident, durable=False, taken=_known_ids(state), life=control, **who)
+        if not part:
+            return adapter_run
+        is_named = not self.guard.store.durable  # a durable store would treat this id as one that a restart knows
+        return self.run_for(adapter_run.run.id, durable=is_named, part=part, taken=_known_ids(state), **who)
+
+
+def _known_ids(state: Any) -> Iterator[str]:
+    """Yield the ids of all calls of a history; lazily, because an open run does not need them."""
+    messages = state if isinstance(state, list) else read_field(state, "messages")
+    for one in messages if isinstance(messages, list) else ():
+        for call in (*(read_field(one, "tool_calls") or ()), *(read_field(one, "invalid_tool_calls") or ())):
+            if isinstance(ident := read_field(call, "id"), str):
+                yield ident
