@@ -13,6 +13,7 @@ import msgspec
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow import resolve
+from pokayoke.core.flow.admit import admit_with_proof
 from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.flow.steps import Admit, CheckOwner, Invoke, LookUp, Raised, Returned, Settle, TimedOut
 from pokayoke.core.ledger import admission
@@ -123,7 +124,7 @@ def program(setting, contract, number, begun):
         reruns=setting.on_ambiguous in ("downstream_key", "rerun_safe"), resolves=setting.on_ambiguous == "lookup",
     )  # fmt: skip
     request = AdmissionRequest("r", "pay", "write", None, begun, claim)
-    answer = yield from resolve.admit_with_proof(request)
+    answer = yield from admit_with_proof(request)
     if answer.kind == "resolve":
         answer, found = yield from resolve.resolve_doubt(request, contract, {}, answer, 1.0)
         if found is not None:

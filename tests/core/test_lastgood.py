@@ -1,16 +1,13 @@
 """A last valid answer is young, marked, of the same tenant, and never shared or unbounded."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.environment import last_good_owner
-from pokayoke.core.gate.rules import Principal
-from pokayoke.core.output.last_known_good import LastKnownGood, degraded_value, keeps_last_good
+from pokayoke.core.output.last_known_good import LastKnownGood, degraded_value, keeps_last_good, last_good_owner
 
 
 def test_an_answer_comes_back_with_its_age():
@@ -56,8 +53,7 @@ def test_an_answer_is_that_of_whoever_is_named_or_else_of_its_run():
     """A tenant, a user, or both share over runs; no two of them share, and neither does anybody who is not named."""
 
     def who(tenant, user, run_id):
-        principal = None if user is None else Principal(user)
-        return last_good_owner(SimpleNamespace(tenant=tenant, principal=principal, run_id=run_id))
+        return last_good_owner(tenant, user or "", run_id)
 
     first, second = ([who(*one, run_id) for one in [*NAMED, (None, None), (None, "")]] for run_id in "ab")
     assert first[:-2] == second[:-2]

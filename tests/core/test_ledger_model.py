@@ -117,7 +117,7 @@ def asking_for_proof_last(request, contract, arguments, answer, timeout):
     since = record.dead_since if record.dead_since is not None else (yield CheckOwner(record.owner))
     wait = resolve._seconds_until_proof(contract, since, request.now) if said is NOT_FOUND else None
     if wait is not None and wait <= 0:
-        answer = yield Admit(resolve._with_claim(request, msgspec.structs.replace(claim, proceed=True)))
+        answer = yield Admit(msgspec.structs.replace(request, claim=msgspec.structs.replace(claim, proceed=True)))
         if answer.kind == "execute":
             return answer, None
     else:

@@ -6,6 +6,7 @@ import pytest
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow import resolve
+from pokayoke.core.flow.admit import admit_with_proof
 from pokayoke.core.flow.steps import Admit, CheckOwner, LookUp, ReadRecord, Returned, Settle
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.key import compensation_key
@@ -93,7 +94,7 @@ def test_proof_of_death_is_asked_for_before_the_target(safe, owner, dead_since, 
 )
 def test_who_is_not_asked_about(answer, claim):
     """Nobody looks for a death where no executor holds the claim, or where no answer could change."""
-    walk = resolve.admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, claim))
+    walk = admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, claim))
     assert isinstance(next(walk), Admit)
     with pytest.raises(StopIteration) as end:
         walk.send(answer)
@@ -103,7 +104,7 @@ def test_who_is_not_asked_about(answer, claim):
 @pytest.mark.parametrize("seen", [None, 17.0])
 def test_a_dead_executor_is_asked_about_once_more(seen):
     """With proof the claim is asked for again, naming the dead claim and when it was seen; without it the answer stays."""
-    walk = resolve.admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
+    walk = admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
     next(walk)
     assert walk.send(BUSY) == CheckOwner("them")
     if seen is None:
@@ -120,7 +121,7 @@ def test_a_dead_executor_is_asked_about_once_more(seen):
 
 def test_a_ledger_that_is_lost_after_the_proof_takes_back_no_word():
     """It had said that somebody is at work, and nobody has denied that: the call is not told that nothing happened."""
-    walk = resolve.admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
+    walk = admit_with_proof(AdmissionRequest("r", "pay", "write", None, 100.0, WISH))
     next(walk)
     walk.send(BUSY)
     walk.send(17.0)

@@ -7,7 +7,7 @@ import pytest
 
 import pokayoke
 from pokayoke.core.flow.steps import Raised, Returned, TimedOut
-from pokayoke.runtime.driver.asynchronous import await_in_current_task
+from pokayoke.runtime.driver.awaiting import await_in_current_task
 
 LONG = 30.0
 

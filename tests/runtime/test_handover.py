@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pokayoke import Contract, Guard, ToolCall, ToolError
 from pokayoke.core.policy import RetryPolicy
 from pokayoke.errors import UsageError
-from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
+from pokayoke.runtime.driver.tool_call import build_tool_arguments
 
 ITEMS = {"type": "object", "properties": {"items": {"type": "array"}, "deep": {"type": "object"}}}
 CALL = ToolCall("c", "write", '{"items": ["a"], "deep": {"x": [1]}}')

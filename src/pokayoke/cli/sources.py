@@ -22,7 +22,7 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.config.config import KeyPath, dotted_path, load_policy
 from pokayoke.runtime.config.contract_files import DEFINING_KEYS, parse_definition, read_definitions
 from pokayoke.runtime.config.yaml_reader import read_document
-from pokayoke.runtime.tools.view import OWN_TOOLS
+from pokayoke.runtime.tools.own_tools import OWN_TOOLS
 
 DEFAULT_CONFIG: Final = "pokayoke.yaml"
 MODULE_ATTRIBUTE: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_]\w*(?:\.\w+)*")

@@ -16,8 +16,8 @@ import msgspec
 
 from pokayoke.core.contract.arguments import is_async
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.admit import admit_with_proof
 from pokayoke.core.flow.failures import store_error_text
-from pokayoke.core.flow.resolve import admit_with_proof
 from pokayoke.core.flow.steps import Admit, CheckOwner, NotStarted, Reaction, Returned, TimedOut
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, Compensation, undoes, undoing_hash
@@ -28,8 +28,9 @@ from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
 from pokayoke.runtime.driver.effect import Checks, Effect, call_with_effect
 from pokayoke.runtime.driver.sync import SETTLE_PAUSES
+from pokayoke.runtime.driver.tool_call import capture_result
 from pokayoke.runtime.threads.clock import Clock, SystemClock
-from pokayoke.runtime.threads.worker_pool import WorkerPool, capture_result
+from pokayoke.runtime.threads.worker_pool import WorkerPool
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import AuditEntry
 

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from pokayoke.core.flow.steps import NotStarted, Raised, Returned, TimedOut
+from pokayoke.runtime.driver.tool_call import capture_result
 from pokayoke.runtime.threads import worker_pool as module
-from pokayoke.runtime.threads.worker_pool import WorkerPool, capture_result, start_thread
+from pokayoke.runtime.threads.worker_pool import WorkerPool, start_thread
 
 pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
 

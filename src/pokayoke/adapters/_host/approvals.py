@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun
     from pokayoke.core.call import ToolCall
     from pokayoke.core.ledger.admission import Approval
-    from pokayoke.runtime.guard.guard import Guard
+    from pokayoke.runtime.ports import GuardPort
 
 __all__ = ["PersonAnswer", "answer_question", "answer_question_async", "call_denied", "find_question", "record_denial"]
 
@@ -33,13 +33,13 @@ class PersonAnswer(NamedTuple):
     reason: str = ""
 
 
-def answer_question(guard: Guard, approval: str, answer: PersonAnswer) -> None:
+def answer_question(guard: GuardPort, approval: str, answer: PersonAnswer) -> None:
     """Pass an answer on to the guard. A question that was answered elsewhere keeps that answer; the call finds it."""
     with contextlib.suppress(StoreError):
         guard.approvals.answer(approval, approved=answer.approved, by=answer.by, reason=answer.reason)
 
 
-async def answer_question_async(guard: Guard, approval: str, answer: PersonAnswer) -> None:
+async def answer_question_async(guard: GuardPort, approval: str, answer: PersonAnswer) -> None:
     """`answer_question` without blocking the event loop."""
     if guard.store.durable:
         await asyncio.to_thread(answer_question, guard, approval, answer)

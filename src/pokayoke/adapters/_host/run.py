@@ -210,7 +210,7 @@ class AdapterRuns:
                 self._evict_runs()
                 run = self.guard.run(as_storable_id(ident) if durable else self._ids.pop(key, None), **who)
                 adapter_run = kept[key] = AdapterRun(run, through=self.through, taken=taken, life=life)
-            elif (run := _run_for_caller(adapter_run.run, **who)) is not adapter_run.run:
+            elif (run := _run_for_caller(self.guard, adapter_run.run, **who)) is not adapter_run.run:
                 adapter_run = kept[key] = adapter_run.with_run(run)
             kept.move_to_end(key)
             return adapter_run
@@ -245,7 +245,9 @@ class AdapterRuns:
             self._ids.popitem(last=False)
 
 
-def _run_for_caller(run: Run, session: str | None = None, tenant: str | None = None, principal: Any = None) -> Run:
+def _run_for_caller(
+    guard: Guard, run: Run, session: str | None = None, tenant: str | None = None, principal: Any = None
+) -> Run:
     """Return the run for this caller; the same object if it already acts for that caller."""
     known = run.principal
     if known is not None and type(principal) is str:
@@ -254,7 +256,7 @@ def _run_for_caller(run: Run, session: str | None = None, tenant: str | None = N
         same = known == as_principal(principal)
     if same and run.session == session and run.tenant == tenant:
         return run
-    checked = run.guard.run(run.id, session=session, tenant=tenant, principal=principal)
+    checked = guard.run(run.id, session=session, tenant=tenant, principal=principal)
     acting = copy.copy(run)
     acting.session, acting.principal = checked.session, checked.principal
     return acting

@@ -15,7 +15,7 @@ from pokayoke.adapters._host.approvals import PersonAnswer, answer_question
 
 if TYPE_CHECKING:
     from pokayoke.core.call import Outcome
-    from pokayoke.runtime.guard.guard import Guard
+    from pokayoke.runtime.ports import GuardPort
 
 __all__ = ["build_question", "count_answers", "take_answer"]
 
@@ -24,7 +24,7 @@ _NO = frozenset({"deny", "denied", "reject", "rejected", "no"})
 _MARK = "resumed by task "
 
 
-def build_question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str = "") -> dict[str, Any]:
+def build_question(guard: GuardPort, outcome: Outcome, *, alone: bool, problem: str = "") -> dict[str, Any]:
     """Return the value of the interrupt.
 
     Args:
@@ -41,7 +41,7 @@ def build_question(guard: Guard, outcome: Outcome, *, alone: bool, problem: str 
     return {**shown, **how, **({"problem": problem} if problem else {})}
 
 
-def take_answer(guard: Guard, ident: str, answer: Any, *, alone: bool, place: str) -> str:
+def take_answer(guard: GuardPort, ident: str, answer: Any, *, alone: bool, place: str) -> str:
     """Store the answers of a resume; returns "", or what is wrong if none answers this question.
 
     Nothing but a clear yes is consent. Several calls of one task share their resumes, so there an answer has to name
@@ -69,7 +69,7 @@ def take_answer(guard: Guard, ident: str, answer: Any, *, alone: bool, place: st
     return "" if ident in by_id else f"nothing was said about {ident}"
 
 
-def count_answers(guard: Guard, run_id: str, task: str) -> int:
+def count_answers(guard: GuardPort, run_id: str, task: str) -> int:
     """Return how many answers to a task of the graph were meant for the guard, up to the last that decided a question.
 
     Args:

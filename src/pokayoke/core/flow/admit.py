@@ -20,9 +20,9 @@ from pokayoke.core.flow.outcomes import NOT_RUN, end_call, ending_before_run, en
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.prepare import prepare_call, prepare_call_fast
 from pokayoke.core.flow.questions import build_approval
-from pokayoke.core.flow.resolve import admit_with_proof, resolve_doubt, undone_finding
+from pokayoke.core.flow.resolve import resolve_doubt, undone_finding
 from pokayoke.core.flow.states import AdmittedCall, PreparedCall, effect_hash, identity_hash
-from pokayoke.core.flow.steps import Admit, AskPerson, Emit, Raised, Reaction, ResolvePaths, Settle, Step
+from pokayoke.core.flow.steps import Admit, AskPerson, CheckOwner, Emit, Raised, Reaction, ResolvePaths, Settle, Step
 from pokayoke.core.gate.rules import stop_reason_for
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge, build_charges
 from pokayoke.core.ledger.findings import (
@@ -225,3 +225,20 @@ def _halt_reason(env: CallEnvironment, finding: Finding) -> StopReason:
     if mode != "normal" and finding.code in ("run_stopped", "tools_off", "writes_off"):
         return env.view.state.stop_reason or "tool_failure"
     return stop_reason_for(finding)
+
+
+def admit_with_proof(request: AdmissionRequest) -> Generator[Step, Any, Admission]:
+    """Ask for admission; if the process that holds the claim is proven dead, ask again with the proof."""
+    answer: Admission = yield Admit(request)
+    claim, record = request.claim, answer.record
+    if claim is None or record is None or not record.owner or answer.kind != "refuse":
+        return answer
+    if record.state == "resolving" or answer.retry_after is None:
+        return answer
+    seen: float | None = yield CheckOwner(record.owner)
+    if seen is None:
+        return answer
+    again: Admission = yield Admit(
+        msgspec.structs.replace(request, claim=msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen))
+    )
+    return again if unreachable_reason(again) is None else answer

@@ -81,9 +81,3 @@ class CallEnvironment(msgspec.Struct, frozen=True):
     last_good: LastKnownGood
     asks: bool
     meter: OutputMeter
-
-
-def last_good_owner(env: CallEnvironment) -> str:
-    """Return whose outputs may stand in for a later one: a user's, else a tenant's, else only this run's."""
-    user = "" if env.principal is None else env.principal.id
-    return f"{env.tenant or ''}\x1f{user}" if user or env.tenant else f"\x1e{env.run_id}"

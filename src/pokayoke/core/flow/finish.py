@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import EffectStatus, Finding, Outcome, Status
-from pokayoke.core.flow.environment import CallEnvironment, last_good_owner
+from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import late_effect_event, reason_of, stop_event
 from pokayoke.core.flow.failures import declared_failure_finding, execution_finding
 from pokayoke.core.flow.outcomes import Ending, end_call, ending_from_record
@@ -41,7 +41,7 @@ from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.findings import in_doubt_finding
 from pokayoke.core.ledger.records import Record, Settlement, SettlementState
-from pokayoke.core.output.last_known_good import degraded_value
+from pokayoke.core.output.last_known_good import degraded_value, last_good_owner
 from pokayoke.core.output.model_text import finding_kind_sentence, refusal_text, result_text
 from pokayoke.core.output.preview import build_preview
 from pokayoke.core.output.validate import OutputResult, check_output
@@ -129,7 +129,8 @@ def _end_valid(
     if ended is not None:
         return ended
     if plan.keeps and data is not None and not (findings or checked.content):
-        env.last_good.put(last_good_owner(env), contract.id, prepared.args_hash, data, now=env.now)
+        owner = last_good_owner(env.tenant, env.principal.id if env.principal else "", env.run_id)
+        env.last_good.put(owner, contract.id, prepared.args_hash, data, now=env.now)
     if env.view.state.taints and not findings:
         identity = identity_hash(prepared, contract)
         yield ChangeState(lambda state: unlatch(state, contract.name, identity, step=env.step))
@@ -213,8 +214,9 @@ def _end_invalid(
     ending = _end_failure(admitted, ran, "degraded" if degrades else "invalid_output", findings, effect)
     value, text = None, ending.text
     if degrades:
+        owner = last_good_owner(env.tenant, env.principal.id if env.principal else "", env.run_id)
         age, value = env.last_good.get(
-            last_good_owner(env), contract.id, prepared.args_hash, now=env.now, max_age=policy.last_known_good_seconds
+            owner, contract.id, prepared.args_hash, now=env.now, max_age=policy.last_known_good_seconds
         )
         if value is not None:
             shown = result_text(value, tool=contract.name, call_id=prepared.call.id, trust="degraded")

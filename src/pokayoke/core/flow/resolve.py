@@ -56,23 +56,6 @@ UNKNOWN = NoTrace.UNKNOWN
 _ASKED_SEPARATOR = "; asked, "
 
 
-def admit_with_proof(request: AdmissionRequest) -> Generator[Step, Any, Admission]:
-    """Ask for admission; if the process that holds the claim is proven dead, ask again with the proof."""
-    answer: Admission = yield Admit(request)
-    claim, record = request.claim, answer.record
-    if claim is None or record is None or not record.owner or answer.kind != "refuse":
-        return answer
-    if record.state == "resolving" or answer.retry_after is None:
-        return answer
-    seen: float | None = yield CheckOwner(record.owner)
-    if seen is None:
-        return answer
-    again: Admission = yield Admit(
-        _with_claim(request, msgspec.structs.replace(claim, dead=record.claim_id, dead_at=seen))
-    )
-    return again if unreachable_reason(again) is None else answer
-
-
 def undone_finding(record: Record) -> Generator[Step, Any, Finding | None]:
     """Return the finding for a completed effect that was undone or may have been; None if it stands."""
     undoing: Record | Finding | None = yield ReadRecord(compensation_key(record.key), record.tool)
@@ -114,7 +97,9 @@ def resolve_doubt(
         doubt = mark_in_doubt(record).failure if contract.lookup_safe == "downstream_key" else ""
         # A caller that was overtaken meanwhile finds a doubt and does not look it up again.
         answer = yield Admit(
-            _with_claim(request, msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False))
+            msgspec.structs.replace(
+                request, claim=msgspec.structs.replace(claim, proceed=True, doubt=doubt, resolves=False)
+            )
         )
         if answer.kind == "execute":
             return answer, None
@@ -161,7 +146,3 @@ def _undecided_settlement(claim: Claim, record: Record, said: Any, dead_since: f
     return Settlement(
         claim.key, claim.claim_id, "in_doubt", now, failure=f"{before}{_ASKED_SEPARATOR}{why}", dead_since=dead_since
     )
-
-
-def _with_claim(request: AdmissionRequest, claim: Claim) -> AdmissionRequest:
-    return msgspec.structs.replace(request, claim=claim)

@@ -97,6 +97,17 @@ def keeps_last_good(contract: Contract) -> bool:
     return contract.effect == "read" and not contract.secret and not contract.unchecked
 
 
+def last_good_owner(tenant: str | None, user: str, run_id: str) -> str:
+    """Return whose outputs may stand in for a later one: a user's, else a tenant's, else only this run's.
+
+    Args:
+        tenant: the tenant, if there are several.
+        user: id of the principal, or "".
+        run_id: the run.
+    """
+    return f"{tenant or ''}\x1f{user}" if user or tenant else f"\x1e{run_id}"
+
+
 def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any]:
     """Mark a value that stands in for the real one as `_degraded`, with its age and why.
 

@@ -9,16 +9,15 @@ from pokayoke.core.ledger.admission import Approval
 from pokayoke.stores.operations import Operation, answer_operation
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import AskCallback
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import AskCallback, RunPort
 
 
-def with_current_time(run: Run, question: Approval | None) -> Approval | None:
+def with_current_time(run: RunPort, question: Approval | None) -> Approval | None:
     """A question as of now: the tool it is about may have taken longer than it stays open."""
     return None if question is None else question.asked(run.guard.clock.now())
 
 
-def ask_person(run: Run, approval: Approval) -> bool | None:
+def ask_person(run: RunPort, approval: Approval) -> bool | None:
     """Put a question to the host's callback; its answer is kept like a person's."""
     try:
         said: Any = _ask_callback(run)(approval)
@@ -33,7 +32,7 @@ def ask_person(run: Run, approval: Approval) -> bool | None:
     return answer
 
 
-async def ask_person_async(run: Run, approval: Approval) -> bool | None:
+async def ask_person_async(run: RunPort, approval: Approval) -> bool | None:
     """`ask_person` without blocking the event loop; an asynchronous callback is awaited."""
     try:
         said: Any = _ask_callback(run)(approval)
@@ -50,13 +49,13 @@ async def ask_person_async(run: Run, approval: Approval) -> bool | None:
     return answer
 
 
-def _ask_callback(run: Run) -> AskCallback:
+def _ask_callback(run: RunPort) -> AskCallback:
     callback = run.guard.on_ask
     assert callback is not None, "a call asks only where there is a callback"
     return callback
 
 
-def _parse_answer(run: Run, approval: Approval, said: Any) -> bool | None:
+def _parse_answer(run: RunPort, approval: Approval, said: Any) -> bool | None:
     """Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
     if isinstance(said, bool):
         return said
@@ -67,10 +66,10 @@ def _parse_answer(run: Run, approval: Approval, said: Any) -> bool | None:
     return None
 
 
-def _answer_operation(run: Run, approval: Approval, approved: bool) -> Operation[Approval]:
+def _answer_operation(run: RunPort, approval: Approval, approved: bool) -> Operation[Approval]:
     now = run.guard.clock.now()
     return answer_operation(approval.id, approved=approved, by="on_ask", reason="answered by the callback", now=now)
 
 
-def _report_unanswered(run: Run, approval: Approval, reason: str) -> None:
+def _report_unanswered(run: RunPort, approval: Approval, reason: str) -> None:
     run.note("approval", ok=False, approval=approval.id, reason=reason)

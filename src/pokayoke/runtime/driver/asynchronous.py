@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import time
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -25,32 +23,30 @@ from pokayoke.core.flow.steps import (
     Raised,
     Reaction,
     ReadRecord,
-    Returned,
     RunUserCode,
     Settle,
     Step,
     TimedOut,
     Wait,
 )
-from pokayoke.core.json.values import kind_of
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.findings import store_unavailable_finding
 from pokayoke.core.ledger.records import Admission, Claim, Record, Settlement
 from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.ask import ask_person_async, with_current_time
-from pokayoke.runtime.driver.late_result import is_awaitable_result
+from pokayoke.runtime.driver.awaiting import await_in_current_task, await_in_own_task, run_to_end
 from pokayoke.runtime.driver.sync import HANDLERS, SETTLE_PAUSES, SyncDriver
+from pokayoke.runtime.driver.tool_call import capture_result, is_awaitable_result
 from pokayoke.runtime.memory.call_log import OpenCall
 from pokayoke.runtime.threads.clock import add_jitter
-from pokayoke.runtime.threads.worker_pool import LateCallback, capture_result, ignore_result
+from pokayoke.runtime.threads.worker_pool import LateCallback, ignore_result
 from pokayoke.stores.operations import read_record_operation
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import RunPort
 
 T = TypeVar("T")
 _WITHDRAWN: Final = "the caller was cancelled before the tool began"
-_protected_tasks: Final[set[asyncio.Task[Any]]] = set()
 
 
 class AsyncDriver(SyncDriver):
@@ -75,11 +71,11 @@ class AsyncDriver(SyncDriver):
         request = self._stamp_request(request)
         if request.claim is None or not self._guard.store.needs_await:
             return await self._admit_at_store(request)
-        asking = _run_to_end(self._admit_at_store(request))
+        asking = run_to_end(self._admit_at_store(request))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            _run_to_end(self._withdraw_claim(request.tool, request.claim, asking, self._count_in_doubt(request.claim)))
+            run_to_end(self._withdraw_claim(request.tool, request.claim, asking, self._count_in_doubt(request.claim)))
             raise
 
     async def _admit_at_store(self, request: AdmissionRequest) -> Admission:
@@ -168,7 +164,7 @@ class AsyncDriver(SyncDriver):
             # Nothing is awaited, so nothing can be cancelled, and a task of its own would be for nothing.
             with contextlib.suppress(Exception):  # then it is reported again, with patience
                 return self._handle_settlement(step, store.settle(self._build_report(step)))
-        return await asyncio.shield(_run_to_end(self._report_with_retries(step), lambda: self.settle_claim(step)))
+        return await asyncio.shield(run_to_end(self._report_with_retries(step), lambda: self.settle_claim(step)))
 
     async def _report_with_retries(self, step: Settle) -> Finding | Record | None:
         for pause in SETTLE_PAUSES:
@@ -270,132 +266,9 @@ async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver) -> T:
         return ended
 
 
-def _run_to_end(work: Coroutine[Any, Any, T], otherwise: Callable[[], object] | None = None) -> asyncio.Task[T]:
-    """Begin what has to end even if its caller is cancelled; the event loop itself would not hold on to it.
-
-    Args:
-        work: what is to be done.
-        otherwise: does it without a loop, if the loop ends first and cancels all that it has.
-    """
-
-    def discard_task(task: asyncio.Task[T]) -> None:
-        _protected_tasks.discard(task)
-        if task.cancelled() and otherwise is not None:
-            otherwise()
-
-    task = asyncio.ensure_future(work)
-    _protected_tasks.add(task)
-    task.add_done_callback(discard_task)
-    return task
-
-
-async def save_run_totals(run: Run) -> str | None:
+async def save_run_totals(run: RunPort) -> str | None:
     """Keep a run's totals, whether the caller is cancelled or not. Returns why that was impossible, or None."""
     progress = run.progress
     if not run.guard.store.needs_await:
         return progress.save_totals()
-    return await asyncio.shield(_run_to_end(progress.asave_totals(), progress.save_totals))
-
-
-async def await_in_current_task(function: Callable[[], Any], limit: float) -> Reaction:
-    """Await what `function` returns in the caller's own task, which is cancelled at the deadline."""
-    task = asyncio.current_task()
-    cancelled = 0 if task is None else task.cancelling()  # a host may have ignored a cancellation long ago
-    try:
-        value = function()
-        if not hasattr(kind_of(value), "__await__"):
-            return Returned(value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
-        return Raised(error)
-    try:
-        return await _await_with_deadline(value, limit, task, cancelled)
-    except TimeoutError:
-        return TimedOut(limit)
-
-
-async def _await_with_deadline(
-    pending: Awaitable[Any], limit: float, task: asyncio.Task[Any] | None, cancelled: int
-) -> Reaction:
-    """Await something for so many seconds from now; what never waits sets no timer, which is dear.
-
-    Raises:
-        TimeoutError: the seconds passed first.
-    """
-    begun = time.monotonic()
-    try:
-        steps = pending.__await__()
-        try:
-            first = next(steps)
-        except StopIteration as end:
-            return Returned(end.value)
-    except BaseException as error:  # noqa: BLE001 - as above
-        return _reraise_or_wrap(error, task, cancelled)
-    # What the first step took counts: if it took all, the rest is cancelled where it waits first.
-    async with asyncio.timeout(limit - (time.monotonic() - begun)):
-        try:
-            return Returned(await _delegate_from(first, steps))
-        except BaseException as error:  # noqa: BLE001 - as above
-            return _reraise_or_wrap(error, task, cancelled)
-
-
-def _reraise_or_wrap(error: BaseException, task: asyncio.Task[Any] | None, cancelled: int) -> Raised:
-    """What a tool raised. Raises what ends the host, and the cancellation of the caller."""
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > cancelled:
-        raise error
-    return Raised(error)  # a cancellation without a caller's is the tool's own
-
-
-@types.coroutine
-def _delegate_from(first: Any, steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Await the rest of what waits for `first` by now: PEP 380's delegation, one step in."""
-    waiting = first
-    try:
-        while True:
-            try:
-                answer = yield waiting
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the one that waits
-                waiting = steps.throw(error)
-            else:
-                waiting = steps.send(answer)
-    except StopIteration as end:
-        ended: T = end.value
-        return ended
-
-
-def _abandon_task(task: asyncio.Task[Reaction], late: LateCallback) -> None:
-    """Cancel a tool that nobody waits for any more; one that comes to its end all the same is heard."""
-    task.cancel()
-    task.add_done_callback(lambda ended: None if ended.cancelled() else late(ended.result()))
-
-
-async def await_in_own_task(function: Callable[[], Any], limit: float, late: LateCallback) -> Reaction:
-    """Await what `function` returns; a task that ignores its cancellation at the deadline is left behind."""
-
-    async def capture_async_result() -> Reaction:
-        try:
-            value = function()
-            return Returned(await value if inspect.isawaitable(value) else value)
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
-            return Raised(error)
-
-    task = asyncio.ensure_future(capture_async_result())
-    try:
-        done, _ = await asyncio.wait({task}, timeout=limit)
-    except asyncio.CancelledError:
-        _abandon_task(task, late)
-        raise
-    if not done:
-        _abandon_task(task, late)
-        return TimedOut(limit)
-    if task.cancelled():
-        return Raised(asyncio.CancelledError("the tool cancelled itself"))
-    return task.result()
+    return await asyncio.shield(run_to_end(progress.asave_totals(), progress.save_totals))

@@ -13,6 +13,7 @@ import msgspec
 from pokayoke.core.json.values import kind_of
 from pokayoke.core.ledger.records import Settlement
 from pokayoke.errors import StoreError, UsageError
+from pokayoke.runtime.driver.tool_call import PLAIN_TYPES
 from pokayoke.stores.base import Store
 
 KEY_HEADER = "Idempotency-Key"
@@ -102,8 +103,6 @@ class Effect(msgspec.Struct, frozen=True, eq=False):
         return Settlement(self.key, self._claim_id, "completed", self._now(), reference=reference, early=True)
 
 
-PLAIN_TYPES = frozenset((str, dict, list, bytes, int, float, bool, type(None)))
-"""What is neither awaited nor run through: asking a type what it lacks is dear."""
 _LAZY = frozenset((GeneratorType, AsyncGeneratorType))
 _CLAIM_LOST = "this execution no longer holds its claim: roll back, another one did this or will do it"
 _UNCOMMITTED = "it called complete() and came back without a commit of that transaction"
@@ -132,9 +131,8 @@ def effects_in_progress() -> frozenset[str]:
     return frozenset(keys)
 
 
-def current_effect() -> Effect | None:
-    """Return the write inside of which this code runs, if there is one: a read might take its key for its own."""
-    return _current.get()
+current_effect: Callable[[], Effect | None] = _current.get
+"""Returns the write inside of which this code runs, or None. A read inside it must not take its key for its own."""
 
 
 def call_with_effect(effect: Effect | None, function: Callable[[], Any], checks: Checks) -> Any:

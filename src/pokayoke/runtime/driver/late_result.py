@@ -6,21 +6,19 @@ happen here: a result that is delivered, or a doubt that is settled because some
 
 from __future__ import annotations
 
-import inspect
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import NotStarted, Reaction, Returned
-from pokayoke.core.json.values import kind_of
 from pokayoke.core.ledger.records import Claim, Settlement, SettlementState
 from pokayoke.core.output.validate import declared_failure
-from pokayoke.runtime.driver.effect import PLAIN_TYPES
+from pokayoke.runtime.driver.tool_call import close_coroutine, is_awaitable_result
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import RunPort
 
 
-def record_late_result(run: Run, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
+def record_late_result(run: RunPort, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
     """Record what became of a tool that nobody waited for; the result is never delivered.
 
     A write that came back has happened: its doubt is settled, unless somebody has settled it before, or the tool
@@ -37,21 +35,7 @@ def record_late_result(run: Run, contract: Contract, claim: Claim | None, reacti
     run.note("late_effect", tool=contract.name, ok=False, reason=reason, key=key, settled=settled)
 
 
-def is_awaitable_result(reaction: Reaction) -> TypeGuard[Returned]:
-    """Whether something has to be awaited before a tool has done anything: plain functions may hand out coroutines."""
-    if type(reaction) is not Returned:
-        return False
-    kind = kind_of(reaction.value)
-    return kind not in PLAIN_TYPES and hasattr(kind, "__await__")
-
-
-def close_coroutine(pending: Any) -> None:
-    """Close what nobody will await any more, so that Python warns of the tool's own coroutine, if of any."""
-    if inspect.iscoroutine(pending):
-        pending.close()
-
-
-def _settle_claim(run: Run, claim: Claim, state: SettlementState, failure: str = "") -> bool | None:
+def _settle_claim(run: RunPort, claim: Claim, state: SettlementState, failure: str = "") -> bool | None:
     """Report to the ledger. Returns whether it took the report; None if it could not be reached."""
     report = Settlement(claim.key, claim.claim_id, state, run.guard.clock.now(), failure=failure)
     try:
@@ -64,7 +48,7 @@ def _settle_claim(run: Run, claim: Claim, state: SettlementState, failure: str =
     return settled.accepted
 
 
-def _has_happened(run: Run, contract: Contract, reaction: Reaction) -> bool:
+def _has_happened(run: RunPort, contract: Contract, reaction: Reaction) -> bool:
     """Whether a tool that came back has come to its end, and does not say that it failed."""
     if is_awaitable_result(reaction):
         close_coroutine(reaction.value)

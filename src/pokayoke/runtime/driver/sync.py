@@ -48,16 +48,16 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.ask import ask_person, with_current_time
 from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
 from pokayoke.runtime.driver.effect import Checks, Effect, call_with_effect, current_effect
-from pokayoke.runtime.driver.late_result import close_coroutine, is_awaitable_result, record_late_result
+from pokayoke.runtime.driver.late_result import record_late_result
 from pokayoke.runtime.driver.path_arguments import resolve_path_arguments
-from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
+from pokayoke.runtime.driver.tool_call import build_tool_arguments, capture_result, close_coroutine, is_awaitable_result
 from pokayoke.runtime.memory.run_memory import StateChange, exhaust_budget
 from pokayoke.runtime.threads.clock import add_jitter
-from pokayoke.runtime.threads.worker_pool import LateCallback, capture_result, ignore_result
+from pokayoke.runtime.threads.worker_pool import LateCallback, ignore_result
 from pokayoke.stores.operations import read_record_operation
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import RunPort
 
 T = TypeVar("T")
 _CANCEL_GRACE = 0.5
@@ -76,7 +76,7 @@ class SyncDriver:
 
     __slots__ = ("_guard", "_invoke", "_run", "misuse")
 
-    def __init__(self, run: Run, invoke: Continuation | None) -> None:
+    def __init__(self, run: RunPort, invoke: Continuation | None) -> None:
         """Keep what the steps need; an `invoke_tool` that is no function is refused before anything is claimed."""
         self._run, self._guard = run, run.guard
         self._invoke = None if invoke is None else as_function(invoke, "invoke")
@@ -267,7 +267,7 @@ class SyncDriver:
     def _await_in_worker(self, function: Callable[[], Any], limit: float, late: LateCallback) -> Reaction:
         import asyncio  # noqa: PLC0415 - 20 ms of import, for those whose tools are asynchronous
 
-        from pokayoke.runtime.driver.asynchronous import await_in_own_task  # noqa: PLC0415 - as above
+        from pokayoke.runtime.driver.awaiting import await_in_own_task  # noqa: PLC0415 - as above
 
         def forward_late_result(outer: Reaction) -> None:
             reaction = cast("Reaction", outer.value) if isinstance(outer, Returned) else outer

@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -28,15 +28,16 @@ from pokayoke.errors import ConfigurationError, UsageError
 from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.config.config import PolicyFile, load_policy
 from pokayoke.runtime.guard.alerts import Alerts
-from pokayoke.runtime.guard.onlookers import prepare_background, prepare_webhook
 from pokayoke.runtime.guard.options import as_clock, as_failure_kinds, as_store, as_tools, share_store
 from pokayoke.runtime.guard.output_counter import OutputMonitor
 from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.ports import AskCallback
 from pokayoke.runtime.run.run import Run, guard_closed_error
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.forks import on_fork
 from pokayoke.runtime.threads.worker_pool import WorkerPool
-from pokayoke.runtime.tools.view import ToolView, paging_tool, resolve_roots, unknown_names_report
+from pokayoke.runtime.tools.own_tools import paging_tool
+from pokayoke.runtime.tools.view import ToolView, resolve_roots, unknown_names_report
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from pokayoke.runtime.run.agent_loop import AsyncModel, EventCallback, LoopFormat, LoopResult, Model
     from pokayoke.runtime.trace.background import BackgroundObserver
     from pokayoke.runtime.versions.rollout import Rollout
-
-AskCallback = Callable[[Approval], bool | Awaitable[bool | None] | None]
 
 
 class Guard:
@@ -123,8 +122,8 @@ class Guard:
 
         self.trace = Trace(policy.trace, redactor=redactor, clock=self.clock.now)
         self.announcer: ConfiguredWebhook | None = None
-        prepare_webhook(self, policy)()
-        prepare_background(self, policy)()
+        self._prepare_webhook(policy)()
+        self._prepare_background(policy)()
         self._let_go = share_store(self.store, self)  # last: a guard that could not be built keeps no store open
 
     def __repr__(self) -> str:
@@ -244,7 +243,7 @@ class Guard:
         given = as_tools(tools)
         with self._renewing:
             self._install_tools(given, self.snapshot.policy)
-            prepare_background(self, self.snapshot.policy)()
+            self._prepare_background(self.snapshot.policy)()
 
     def _reset_locks(self) -> None:
         """Begin, or begin anew in a child process, whose parent may have held any lock."""
@@ -303,7 +302,7 @@ class Guard:
         if not self._is_new_policy(policy):
             return ""  # another thread has just been here
         self._refused = policy  # until it is in force
-        swaps = (self.trace.prepare_swap(policy.trace), prepare_webhook(self, policy), prepare_background(self, policy))
+        swaps = (self.trace.prepare_swap(policy.trace), self._prepare_webhook(policy), self._prepare_background(policy))
         self._install_tools(self._given, policy)
         for swap in swaps:
             swap()
@@ -314,7 +313,7 @@ class Guard:
         if not rollout.has_changed():
             return ""  # as above
         self._install_tools(self._given, self.snapshot.policy)
-        prepare_background(self, self.snapshot.policy)()
+        self._prepare_background(self.snapshot.policy)()
         return f"revision {rollout.edition.lock.revision}"
 
     def _record_change(self, what: str, reason: str, *, ok: bool) -> None:
@@ -347,6 +346,39 @@ class Guard:
                 if part is not None:
                     ending.callback(part.close)
             ending.callback(self.switchboard.flush)
+
+    def _prepare_webhook(self, policy: Policy) -> Callable[[], None]:
+        """Build the webhook of a policy, or prepare the present one for it. The returned swap cannot fail.
+
+        Raises:
+            ConfigurationError: it cannot be used.
+        """
+        if self.announcer is not None:
+            return self.announcer.prepare_swap(policy.approvals.webhook)
+        if policy.approvals.webhook.url is None:
+            return lambda: None
+        from pokayoke.runtime.approvals.webhook import ConfiguredWebhook  # noqa: PLC0415 - for guards with a webhook
+
+        return partial(setattr, self, "announcer", ConfiguredWebhook(policy.approvals.webhook, self.trace, self.clock))
+
+    def _prepare_background(self, policy: Policy) -> Callable[[], None]:
+        """Build the background observer if a policy or a rollout needs it. The returned swap cannot fail.
+
+        Raises:
+            ConfigurationError: the sample cannot be written.
+        """
+        if self.beside is None and self.rollout is None and policy.trace.sample_path is None:
+            return lambda: None
+        from pokayoke.runtime.trace.background import BackgroundObserver  # noqa: PLC0415 - for a sample or a rollout
+
+        observer = self.beside or BackgroundObserver(self)
+        swap = observer.prepare_swap(policy)
+
+        def put_in_force() -> None:
+            swap()
+            self.beside = observer
+
+        return put_in_force
 
     def _install_tools(self, given: Iterable[Contract | Callable[..., Any]], policy: Policy) -> None:
         # Roots are resolved once: under the next policy, one must not be what lies at its path by then.

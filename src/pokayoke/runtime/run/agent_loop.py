@@ -24,7 +24,7 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.run.compaction import RunHistory
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import RunPort
 
 LoopFormat = Literal["openai", "anthropic", "json", "jsonl"]
 Model = Callable[[list[Any], list[dict[str, Any]]], Any]
@@ -88,7 +88,7 @@ class LoopHistory:
 
     def __init__(
         self,
-        run: Run,
+        run: RunPort,
         messages: Iterable[Any],
         format: LoopFormat,  # noqa: A002 - the published name
         *,
@@ -237,7 +237,7 @@ def _end_loop(conversation: LoopHistory, answer: Answer, rounds: int, *, refused
 
 
 def begin_history(  # noqa: PLR0917 - the guard's two loops hand on what they were given
-    run: Run,
+    run: RunPort,
     model: object,
     messages: Iterable[Any],
     prompt: str | None,
@@ -255,7 +255,7 @@ def begin_history(  # noqa: PLR0917 - the guard's two loops hand on what they we
     return LoopHistory(run, asked, kind, window=window, told=on_event, select=select)
 
 
-def run_loop(run: Run, model: Model, conversation: LoopHistory, rounds: int) -> LoopResult:
+def run_loop(run: RunPort, model: Model, conversation: LoopHistory, rounds: int) -> LoopResult:
     """Drive the loop with a synchronous model.
 
     Raises:
@@ -278,7 +278,7 @@ def run_loop(run: Run, model: Model, conversation: LoopHistory, rounds: int) -> 
         return ended
 
 
-async def arun_loop(run: Run, model: Model | AsyncModel, conversation: LoopHistory, rounds: int) -> LoopResult:
+async def arun_loop(run: RunPort, model: Model | AsyncModel, conversation: LoopHistory, rounds: int) -> LoopResult:
     """Drive the loop with a model that is awaited, or not."""
     steps = loop_steps(conversation, rounds)
     try:

@@ -20,14 +20,13 @@ from pokayoke.core.intake import is_cut
 from pokayoke.runtime.threads.worker_pool import start_thread
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import BatchInvoke, RunPort
 
-BatchInvoke = Callable[[ToolCall, dict[str, Any]], Any]
 Group = list[tuple[int, ToolCall]]
 
 
 def run_batch(
-    run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
+    run: RunPort, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
 ) -> list[Outcome]:
     """Run the calls of one message and return their outcomes in order."""
     outcomes: dict[int, Outcome] = {}
@@ -42,7 +41,7 @@ def run_batch(
     return [outcomes[place] for place in range(len(calls))]
 
 
-def _run_side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dict[int, Outcome]:
+def _run_side_by_side(run: RunPort, group: Group, invoke: BatchInvoke | None) -> dict[int, Outcome]:
     """Run neighbouring reads in threads, each in a copy of the caller's context.
 
     The caller takes its share: where the system gives no thread, it takes them all.
@@ -73,7 +72,7 @@ def _run_side_by_side(run: Run, group: Group, invoke: BatchInvoke | None) -> dic
 
 
 async def arun_batch(
-    run: Run, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
+    run: RunPort, calls: Sequence[ToolCall], stop_reason: str | None, invoke: BatchInvoke | None
 ) -> list[Outcome]:
     """`run_batch` for asynchronous code."""
     import asyncio  # noqa: PLC0415 - 20 ms of import, for those who await
@@ -94,7 +93,7 @@ async def arun_batch(
     return [outcomes[place] for place in range(len(calls))]
 
 
-def _require_handlers(run: Run, calls: Sequence[ToolCall], invoke: BatchInvoke | None) -> None:
+def _require_handlers(run: RunPort, calls: Sequence[ToolCall], invoke: BatchInvoke | None) -> None:
     """A tool that nobody can run is the host's mistake: say so before the first call has an outcome to lose.
 
     Raises:
@@ -117,7 +116,7 @@ def _mark_cut(calls: Sequence[ToolCall], stop_reason: str | None) -> Sequence[To
     return [msgspec.structs.replace(call, stop_reason=proof) for call in calls]
 
 
-def _split_groups(run: Run, calls: Sequence[ToolCall]) -> Iterator[Group]:
+def _split_groups(run: RunPort, calls: Sequence[ToolCall]) -> Iterator[Group]:
     """Split into groups that may run side by side: neighbouring reads, or one call of another kind."""
     reads: Group = []
     for place, call in enumerate(calls):

@@ -22,7 +22,7 @@ from pokayoke.core.context import (
 )
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+    from pokayoke.runtime.ports import RunPort
 
 _MOST_ABOUT = 200  # characters quoted of the arguments of a call
 
@@ -75,7 +75,7 @@ class RunHistory(History):
 
     def __init__(
         self,
-        run: Run,
+        run: RunPort,
         max_tokens: int,
         *,
         messages: Iterable[Any] = (),
@@ -95,7 +95,7 @@ class RunHistory(History):
         return result
 
 
-def collect_facts(run: Run) -> Facts:
+def collect_facts(run: RunPort) -> Facts:
     """Return what holds in a run and must not be forgotten: writes that are not over, taints, lasting refusals.
 
     Args:

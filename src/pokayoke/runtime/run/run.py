@@ -31,13 +31,13 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.effect import effects_in_progress
 from pokayoke.runtime.driver.sync import Continuation, SyncDriver, drive_steps
 from pokayoke.runtime.memory.run_memory import RunMemory
-from pokayoke.runtime.run.batch import BatchInvoke, arun_batch, run_batch
+from pokayoke.runtime.run.batch import arun_batch, run_batch
 from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
 from pokayoke.runtime.trace.ring import EventRing
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+    from pokayoke.runtime.ports import BatchInvoke, GuardPort
     from pokayoke.runtime.tools.selection import Selection
     from pokayoke.runtime.tools.view import ToolView
 
@@ -76,7 +76,7 @@ class Run:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: GuardPort,
         run_id: str,
         *,
         named: bool,

@@ -10,7 +10,7 @@ from pokayoke.core.flow.states import AdmittedCall
 from pokayoke.core.flow.steps import Raised, Reaction, Returned
 from pokayoke.core.host_input import expect
 from pokayoke.errors import ToolError, UsageError
-from pokayoke.runtime.driver.tool_arguments import build_tool_arguments
+from pokayoke.runtime.driver.tool_call import build_tool_arguments
 
 
 class Ticket:

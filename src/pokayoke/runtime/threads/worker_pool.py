@@ -30,16 +30,6 @@ def ignore_result(_: Reaction) -> None:
     """Ignore a reaction that comes after its deadline."""
 
 
-def capture_result(function: Callable[[], Any]) -> Reaction:
-    """Call a user's function; whatever it raises becomes a reaction. Only Ctrl-C passes through."""
-    try:
-        return Returned(function())
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - SystemExit in a tool must not end the host
-        return Raised(error)
-
-
 def start_thread(name: str, target: Callable[..., object], *args: Any) -> threading.Thread | None:
     """Start a daemon thread; None if the system has none left."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)
@@ -51,13 +41,10 @@ def start_thread(name: str, target: Callable[..., object], *args: Any) -> thread
 
 
 def _capture_in_worker(function: Callable[[], Any]) -> Reaction:
-    """`capture_result` in a worker, where no Ctrl-C arrives.
-
-    A KeyboardInterrupt was raised by the function itself, and ends no thread.
-    """
+    """Call a user's function in a worker. No Ctrl-C arrives there: a KeyboardInterrupt is the function's own."""
     try:
-        return capture_result(function)
-    except KeyboardInterrupt as error:
+        return Returned(function())
+    except BaseException as error:  # noqa: BLE001 - nothing a function raises may end the worker
         return Raised(error)
 
 

@@ -7,67 +7,22 @@ else: a call of any other tool is resolved, checked and run or refused as always
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from pokayoke.core.catalogue.search import WordIndex, close_candidates
+from pokayoke.core.catalogue.search import close_candidates
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.importers import did_you_mean
-from pokayoke.core.contract.names import fold_name
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.host_input import as_whole_number, expect
 from pokayoke.core.text.clip import clip
 from pokayoke.errors import UsageError
-from pokayoke.runtime.tools.view import FINDERS, OWN_TOOLS
+from pokayoke.runtime.tools.own_tools import OWN_TOOLS
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
-    from pokayoke.runtime.tools.view import ToolView
+    from pokayoke.runtime.ports import RunPort
 
 _FOUND: Final = 10
 _LINE: Final = 160
-_TEXT: Final = (
-    "Find more tools by what they do; only some of them are shown. Names and descriptions come back, and from then "
-    "on these tools can be called. If several fit and the user's words do not say which one is meant, ask the user."
-)
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What the tool has to do, in a few words."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
-
-
-class CatalogueIndex(msgspec.Struct, frozen=True):
-    """What all runs share that select from one catalogue.
-
-    Attributes:
-        plain: the snapshot it was made for.
-        snapshot: the same, with the tool to find others by.
-        index: the words of the catalogue.
-        finder: that tool.
-    """
-
-    plain: Snapshot
-    snapshot: Snapshot
-    index: WordIndex
-    finder: Contract
-
-
-def index_catalogue(view: ToolView) -> CatalogueIndex:
-    """Index a catalogue. Takes about a millisecond for ten tools; views keep it."""
-    plain, tools = view.snapshot, view.tools
-    taken = {fold_name(name) for name in (*plain.catalogue.names, view.pager.name)}
-    finder = _finder_tool(next(name for name in FINDERS if fold_name(name) not in taken))
-    pager = () if view.pager.name in plain.catalogue.names else (view.pager,)
-    return CatalogueIndex(plain, view.snapshot_with(*pager, finder), WordIndex(tools), finder)
-
-
-@lru_cache(maxsize=len(FINDERS))
-def _finder_tool(name: str) -> Contract:
-    return Contract.from_schema(name, _SCHEMA, effect="read", output_schema={"type": "object"}, description=_TEXT)
 
 
 class Selection:
@@ -87,7 +42,7 @@ class Selection:
         UsageError: `text` is none, or `most` is no whole number from 0.
     """
 
-    def __init__(self, run: Run, text: str, most: int, used: Iterable[str] = ()) -> None:
+    def __init__(self, run: RunPort, text: str, most: int, used: Iterable[str] = ()) -> None:
         """Choose the candidates for a text."""
         expect(text, str, "tools are chosen for a text", ": take the text of the message")
         if as_whole_number(most, "the number of candidates") < 0:
@@ -133,7 +88,7 @@ class Selection:
         return {"tools": listed, "note": _search_note(close_candidates(ranked), found=bool(ranked))}
 
 
-def offered_tools(run: Run, names: Collection[str] | None) -> list[Contract]:
+def offered_tools(run: RunPort, names: Collection[str] | None) -> list[Contract]:
     """Return the tools to offer with the next request.
 
     Args:
@@ -155,7 +110,7 @@ def offered_tools(run: Run, names: Collection[str] | None) -> list[Contract]:
     return [one for one in contracts if selection.has_tool(one.name) or (one is pager and run.progress.texts.any)]
 
 
-def _refuse_unknown(run: Run, names: Collection[str]) -> None:
+def _refuse_unknown(run: RunPort, names: Collection[str]) -> None:
     """A name that means nothing would take a tool away unseen; one of a tool that this run is not shown may stand."""
     rollout = run.guard.rollout
     known = {*run.snapshot.catalogue.names, *(() if rollout is None else rollout.edition.names)}

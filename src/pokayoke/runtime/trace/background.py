@@ -11,45 +11,22 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from pokayoke.core.call import Finding, Outcome, Raw, ToolCall
+from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.shadow import shadow_event
 from pokayoke.core.flow.steps import Invoke, Reaction, Returned, Step
-from pokayoke.core.json.serialise import serialise
-from pokayoke.core.output.transport import as_wire_response
 from pokayoke.core.policy import Policy
 from pokayoke.runtime.threads.background_queue import BackgroundQueue
+from pokayoke.runtime.trace.completed_call import CompletedCall, freeze_reaction
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+    from pokayoke.runtime.ports import GuardPort
     from pokayoke.runtime.trace.sample import Sampler
 
 T = TypeVar("T")
 _MOST_WAITING: Final = 1_000
-_IMMUTABLE_TYPES: Final = frozenset((str, bytes, int, float, bool, type(None), Raw))
-
-
-class CompletedCall(msgspec.Struct, frozen=True):
-    """A finished call.
-
-    Args:
-        call: as the model wrote it.
-        env: the environment in which it ran.
-        tool: the resolved name.
-        raw: what the tool returned, protected from later changes; UNSET if it did not run, raised, or
-            returned something that cannot be copied.
-        raised: True if it raised.
-        refused: True if it did not start.
-    """
-
-    call: ToolCall
-    env: CallEnvironment
-    tool: str
-    raw: Any | UnsetType
-    raised: bool
-    refused: bool
 
 
 class BackgroundObserver:
@@ -59,7 +36,7 @@ class BackgroundObserver:
         guard: the guard, whose trace takes the events.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: GuardPort) -> None:
         """Prepare, and start no thread yet."""
         self._guard = guard
         self._policy: Policy | None = None
@@ -180,28 +157,6 @@ class BackgroundObserver:
                 "reason": f"the shadow raised {type(error).__name__}",
             }  # fmt: skip
         self._guard.trace.record(event)
-
-
-def freeze_reaction(reaction: Reaction, limit: int) -> Any | UnsetType:
-    """Return a copy of a tool's return value that no later change reaches; UNSET if there is none.
-
-    Args:
-        reaction: of the tool.
-        limit: most bytes of JSON to copy.
-    """
-    if not isinstance(reaction, Returned):
-        return UNSET
-    value = reaction.value
-    if type(value) in _IMMUTABLE_TYPES:
-        return value
-    try:
-        wire = None if isinstance(value, dict) else as_wire_response(value)
-        if wire is not None and wire.body is not None:
-            return Raw(wire.body, wire.content_type, wire.status)
-        done = serialise(value, max_bytes=limit)
-    except Exception:  # noqa: BLE001 - a tool's own object, whose error the call itself reports
-        return UNSET
-    return UNSET if isinstance(done, Finding) or done.decimals else done.value
 
 
 def _freeze_call(call: ToolCall, limit: int) -> ToolCall:

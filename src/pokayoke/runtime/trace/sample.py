@@ -28,7 +28,7 @@ from pokayoke.replay.sample.recorder import Recorder
 from pokayoke.runtime.trace.file import TraceFile
 
 if TYPE_CHECKING:
-    from pokayoke.runtime.trace.background import CompletedCall
+    from pokayoke.runtime.trace.completed_call import CompletedCall
 
 _KEY_BYTES: Final = 32
 _REMEMBERED: Final = 1_024
