@@ -1,4 +1,4 @@
-"""The token estimate against true counts, and the counter that grows with a conversation."""
+"""The token estimate against true counts, and the counter of a conversation."""
 
 import json
 import random

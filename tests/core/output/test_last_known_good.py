@@ -1,4 +1,4 @@
-"""A last valid answer is young, marked, of the same tenant, and never shared or unbounded."""
+"""The last valid output: young, marked, of the same tenant, never shared or unbounded."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Calls written as text: found in order, whole or refused by name, with what stood around them."""
+"""Calls written as text: found in order, each whole or refused by name."""
 
 import json
 import threading
@@ -13,12 +13,15 @@ from pokayoke.core.intake import call_finder as module
 from pokayoke.errors import UsageError
 
 F = ("f", {"a": 1})
+
 G = ("g", {"b": "x"})
+
 CLOSED = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
     "additionalProperties": False,
 }
+
 WITH = {"a": 1, "b": "x"}
 
 
@@ -272,6 +275,7 @@ def test_a_stack_already_deep_is_a_refusal(monkeypatch):
 
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_.]{0,10}", fullmatch=True)
+
 ARGUMENTS = st.dictionaries(
     st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True),
     st.integers() | st.booleans() | st.none() | st.text() | st.lists(st.integers() | st.text(), max_size=3),
@@ -382,46 +386,6 @@ def test_a_method_on_the_line_below_belongs_to_the_call():
     assert [(call.reading.reason, call.reading.value) for call in found.calls] == [("not_read", None)]
 
 
-@pytest.mark.parametrize("tag", ["THINK", "Think", "Tool_Response"])
-def test_thoughts_are_thoughts_in_any_case(tag):
-    """The case of a tag says nothing about what is inside of it."""
-    found = read_calls(f'<{tag}>{{"name": "pay", "arguments": {{}}}}</{tag}>', tools={"pay": None})
-    assert found.calls == ()
-
-
-THOUGHTS = [
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<seed:think>", "</seed:think>"),
-    ("<scratch_pad>", "</scratch_pad>"),
-    ("<inner_monologue>", "</inner_monologue>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<think>", "</think >"),
-]
-
-
-@pytest.mark.parametrize(("opens", "closes"), THOUGHTS)
-def test_thoughts_are_thoughts_in_the_signs_of_every_model(opens, closes):
-    """What stands between the signs of thoughts is no call, with both of them, with the last, and with the first."""
-    one, other = (f'{{"name": "pay", "arguments": {{"a": {a}}}}}' for a in (1, 2))
-
-    def calls(text: str) -> list[object]:
-        return [(call.reading.value, call.reading.reason) for call in read_calls(text, tools={"pay": None}).calls]
-
-    assert calls(f"{opens}It is {one}.{closes}\n{other}") == [({"a": 2}, None)]
-    assert calls(f"It is {one}.{closes}\n{other}") == [({"a": 2}, None)]
-    assert calls(f"{opens}It is {one}.{closes}") == []
-    assert calls(f"{opens}\n{one}") == [(None, "quoted")]
-
-
-@pytest.mark.parametrize(("opens", "closes"), THOUGHTS)
-def test_thoughts_about_arguments_are_no_arguments(opens, closes):
-    """An object within thoughts is not what is sent; one behind them is."""
-    assert read_arguments(f'{opens}It may be\n{{"a": 1}}\n{closes}').reason == "quoted"
-    assert read_arguments(f'{opens}It is one.{closes}\n{{"a": 1}}').value == {"a": 1}
-
-
 DISOWNED = [
     "Do not call this: {}",
     "I will not call {}",
@@ -512,12 +476,6 @@ def test_a_call_that_is_only_shown_is_not_made(words):
     """A block quote, quotation marks in a sentence, a comment and an open task show a call."""
     found = read_calls(words.format('{"name": "f", "arguments": {"a": 1}}'), tools={"f": None}).calls
     assert [(call.name, call.reading.reason) for call in found] == [("f", "disowned")]
-
-
-@pytest.mark.parametrize("tag", ["del", "strike", "blockquote"])
-def test_what_is_struck_out_or_quoted_by_a_tag_is_no_call(tag):
-    """The tag says that it is not what is meant now."""
-    assert read_calls(f'<{tag}>{{"name": "f", "arguments": {{"a": 1}}}}</{tag}>').calls == ()
 
 
 @pytest.mark.parametrize(
@@ -627,11 +585,6 @@ def test_the_status_of_a_list_is_that_of_its_calls(status, made):
     call = {"name": "f", "arguments": {"a": 1}}
     text = json.dumps({"tool_calls": [call, call], "status": status})
     assert [one.reading.value for one in read_calls(text).calls] == [{"a": 1} if made else None] * 2
-
-
-def test_what_stands_in_an_example_is_no_call():
-    """A tag says so, as it does for thoughts and lists of tools."""
-    assert read_calls('<example>{"name": "f", "arguments": {"a": 1}}</example>').calls == ()
 
 
 def test_a_text_of_nothing_but_calls_is_refused_as_a_whole_and_soon():

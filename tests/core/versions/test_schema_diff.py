@@ -1,4 +1,4 @@
-"""Differences of schemas: what a delta does not say does not happen to any value."""
+"""Differences of schemas: a value changes its validity only where the difference says so."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Laws of shortening, over conversations drawn by lot: always valid, below the window or said not to be, stable."""
+"""Laws of shortening, over random histories: always valid, within the window or reported, stable."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""What a new version of a contract breaks, and for whom."""
+"""What a new version of a contract breaks, and for which side."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who gets which version: drawn from the run's id alone, pinned for good."""
+"""Which run gets which version: drawn from the run's id alone, and then fixed."""
 
 import pytest
 from hypothesis import given

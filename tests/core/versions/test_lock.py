@@ -1,4 +1,4 @@
-"""The lock: every step is a pure function of what stood before, leaves a line, and refuses what makes no sense."""
+"""The lock: every operation is a pure function, leaves an entry, and refuses what makes no sense."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Texts that read to their end and still show that the value is another one, or none: refused by name."""
+"""Comments and words around arguments that complete, change or deny them."""
 
 import pytest
 

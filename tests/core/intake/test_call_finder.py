@@ -1,4 +1,4 @@
-"""What stands around and between the calls of a text: data, code, quoted text, words of others; and what is lost."""
+"""Calls in texts with data, code, quotations and other speakers around them."""
 
 import time
 
