@@ -1,4 +1,4 @@
-"""Whether a schema leaves room for a text: then a tool's text is the value, otherwise it is JSON."""
+"""Whether a schema may accept a text: then a tool's text is the value, otherwise it is parsed as JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _DEEPEST = 64
 
 
 def may_accept_text(schema: Schema) -> bool:
-    """Return whether a schema accepts at least some string.
+    """Return whether a schema accepts at least one string.
 
-    What cannot be decided here (`not`, a dynamic reference, deep nesting) counts as yes: then a text
-    is held to the schema as it is, which is the stricter reading.
+    Undecided cases (`not`, a dynamic reference, deep nesting) count as True: then the text itself is validated, which
+    is the stricter way.
     """
     return _may_be_text(schema.raw, schema, {}, _DEEPEST)
 
 
 def _may_be_text(node: Any, schema: Schema, known: dict[int, bool], depth: int) -> bool:
-    """Answer for one subschema; `known` holds the answers so far, since many references may share a target."""
+    """Answer for one subschema; `known` caches the answers, because many references may share a target."""
     if not is_object(node) or depth == 0:
         return node is not False
     answer = known.get(id(node))

@@ -1,9 +1,12 @@
-"""The proof that nothing can have been lost after a value.
+"""Proof that no part of a value was lost after its end.
 
-A text that ends after a whole value, its closers missing, may have been longer: one more member of
-the last object, one more item, at any level that was still open. The value is *sealed* if the
-schema admits no such continuation. Keywords of a schema only ever restrict, so one of them that
-forbids every continuation is proof enough, and what is not understood here cannot weaken it.
+In: a value and its schema.
+Out: whether the schema rules out every continuation of the value. Such a value is called sealed.
+Never: True without a proof.
+
+A text that ends after a whole value, without its closing brackets, may have been longer: one more member of the last
+object, or one more item, at any open level. Keywords of a schema only restrict, so one keyword that forbids every
+continuation is proof enough, and keywords that are not understood here cannot weaken it.
 """
 
 from __future__ import annotations
@@ -28,19 +31,19 @@ _APPLICATORS = (
 
 
 def is_sealed(value: Any, schema_map: SchemaMap) -> bool:
-    """Return whether the schema provably admits no continuation of a value."""
+    """Return whether a schema provably allows no continuation of a value."""
     return _Prover(schema_map).has_no_continuation(schema_map.root, value)
 
 
 class _Prover:
-    """One proof; counts its steps so that no schema can make it long."""
+    """One proof. It counts its steps, so no schema can make it long."""
 
     def __init__(self, schema_map: SchemaMap) -> None:
         self.map = schema_map
         self.steps = _MAX_STEPS
 
     def has_no_continuation(self, schema: Any, value: Any) -> bool:
-        """Return whether `schema` admits no strict continuation of `value`."""
+        """Return whether `schema` allows no longer value that begins with `value`."""
         if schema is False or not (is_object(value) or is_array(value)):
             return True
         self.steps -= 1
@@ -65,11 +68,11 @@ class _Prover:
         return self._is_sealed_array(node, value) if is_array(value) else self._is_sealed_object(node, value)
 
     def is_ruled_out(self, branch: Any, value: Any) -> bool:
-        """Return whether a branch is out of question; unions of draft 4, which has no `const`, never are."""
+        """Return whether a branch cannot apply; always False in draft 4, which has no `const`."""
         return self.map.draft != "draft4" and _is_ruled_out(branch, value)
 
     def _is_sealed_object(self, node: dict[str, Any], value: Any) -> bool:
-        """Closed, every declared property present, and the last one sealed too."""
+        """Return whether an object is closed, has every declared property, and its last one is sealed too."""
         properties: dict[str, Any] = node.get("properties", {})
         closed = node.get("additionalProperties") is False or (
             node.get("unevaluatedProperties") is False
@@ -88,7 +91,7 @@ class _Prover:
         return not isinstance(value[last], dict | list)
 
     def _is_sealed_array(self, node: dict[str, Any], value: list[Any]) -> bool:
-        """No further item admitted, and the last one sealed too."""
+        """Return whether no further item is allowed, and the last one is sealed too."""
         items = node.get("items")
         prefix: list[Any] = node.get("prefixItems", []) if self.map.draft == "2020-12" else []
         rest: Any = items

@@ -1,10 +1,13 @@
-"""Why a value breaks its schema: everything at once, in linear time.
+"""Why a value breaks its schema: all problems at once, in linear time.
 
-The validator decides whether a value is valid; this module says why it is not. It walks schema and
-value side by side itself, because the validator's own error list copies the value into every error
-and follows every branch of a union again and again (14 levels of a two-way recursive union take it
-seconds). Here every pair of subschema and place is looked at once, and the work is bounded. Single
-keywords are asked of the validator, so both agree on what they mean.
+In: a value that the validator refused, and its schema.
+Out: its problems, at least one.
+Never: unbounded work.
+
+The validator decides whether a value is valid; this module explains why it is not. It walks schema and value itself,
+because the validator's own error list copies the value into every error and follows every branch of a union again and
+again (14 levels of a two-way recursive union take it seconds). Here every pair of subschema and place is visited once.
+The validator checks single keywords, so both agree on their meaning.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ from pokayoke.core.schema.problems import (
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
 _MAX_ASKED = 12
-"""Levels down to which a subschema is asked as a whole: below, the same values would be checked too often."""
+"""Levels down to which a subschema is checked as a whole: below, the same values would be checked too often."""
 
 
 class Effort:
-    """How much was explained so far, for whoever asks again and again.
+    """The work of several explanations, so that a caller can bound it.
 
     Attributes:
-        steps: pairs of a subschema and a place that were looked at.
+        steps: pairs of a subschema and a place that were visited.
     """
 
     def __init__(self) -> None:
@@ -49,13 +52,13 @@ class Effort:
 def explain_problems(
     value: Any, schema_map: SchemaMap, known: ExplanationCache, effort: Effort | None = None
 ) -> tuple[SchemaProblem, ...]:
-    """Return what is wrong with a value that the validator refused; at least one problem.
+    """Return the problems of a value that the validator refused; at least one.
 
     Args:
-        value: a value that `unusable` has nothing against.
+        value: a value without an `unusable_problem`.
         schema_map: the schema it breaks.
-        known: kept by the caller as long as the schema lives.
-        effort: what this takes is added to it.
+        known: the cache of the schema, kept by the caller.
+        effort: counts the steps.
     """
     explainer = Explainer(schema_map, known)
     try:
@@ -64,7 +67,7 @@ def explain_problems(
         found = []
     if effort is not None:
         effort.steps += _MAX_STEPS - explainer.steps
-    # Nothing is found where it is too deep, or where a keyword this module does not follow stands at the top.
+    # There are none if the value is too deep, or breaks a keyword at the top that this module does not follow.
     return tuple(found) or (_unexplained_problem("", value, schema_map.root),)
 
 
@@ -76,7 +79,7 @@ class Explainer:
     """One explanation. Every pair of subschema and place is explained once."""
 
     def __init__(self, schema_map: SchemaMap, known: ExplanationCache) -> None:
-        """Take the schema, and what is known of it so far."""
+        """Start with a schema and its cache."""
         self.map, self.known = schema_map, known
         self.steps = _MAX_STEPS
         self.memo: dict[tuple[int, str], list[SchemaProblem]] = {}
@@ -84,7 +87,7 @@ class Explainer:
     def explain_value(
         self, schema: Any, value: Any, at: str, level: int, *, asked: bool = False
     ) -> list[SchemaProblem]:
-        """Return the problems of a value (`asked`: known not to fit) with a subschema; empty if there are none."""
+        """Return the problems of a value with a subschema; `asked` says that it is known not to fit."""
         if not is_object(schema):
             return [build_problem(at, "false", "nothing here", value, {}, False)] if schema is False else []
         node, ident = schema, id(schema)
@@ -109,12 +112,12 @@ class Explainer:
             if len(found) >= MAX_PROBLEMS:
                 break
         if not found and 0 < level <= _MAX_ASKED and self.known.is_refused(node, value):
-            # By a keyword that this module does not follow.
+            # The value breaks a keyword that this module does not follow.
             found.append(_unexplained_problem(at, value, node))
         return found
 
     def list_parts(self, node: dict[str, Any]) -> list[Part]:
-        """Return what a subschema asks for, as it is explained; see `Part`."""
+        """Return the parts of a subschema, cached; see `Part`."""
         parts: list[Part] = []
         target = self.map.targets.get(id(node))
         if target is not None:
@@ -131,12 +134,12 @@ class Explainer:
                 parts.append((keyword, fields, rule, None))
             else:
                 parts.append((keyword, argument, rule, None))
-        self.known.parts[id(node)] = parts  # whole, because other threads look here
+        self.known.parts[id(node)] = parts  # set when complete, because other threads read it
         return parts
 
 
 class _KeywordCheck(msgspec.Struct, frozen=True, gc=False):
-    """A keyword of a subschema, held against a value."""
+    """A keyword of a subschema, applied to a value."""
 
     node: dict[str, Any]
     keyword: str
@@ -200,7 +203,7 @@ def _explain_pattern_properties(run: Explainer, place: _KeywordCheck) -> Problem
 
 
 def _extra_names(run: Explainer, place: _KeywordCheck) -> list[str]:
-    """Return the names that neither properties nor patternProperties beside this keyword speak of."""
+    """Return the names that neither `properties` nor `patternProperties` of this subschema cover."""
     named: dict[str, Any] = place.node.get("properties", {})
     patterns: dict[str, Any] = place.node.get("patternProperties", {})
     extra = [name for name in place.value if name not in named]
@@ -218,7 +221,7 @@ def _explain_additional_properties(run: Explainer, place: _KeywordCheck) -> Prob
 
 
 def _explain_leftover_names(run: Explainer, place: _KeywordCheck, names: list[str]) -> Problems:
-    """Hold the schema of the remaining properties against them."""
+    """Yield the problems of the remaining properties with their schema."""
     if place.argument is not False:
         return _explain_leftover_values(run, place, names)
     if not names:
@@ -242,7 +245,7 @@ def _explain_unevaluated_properties(run: Explainer, place: _KeywordCheck) -> Pro
 def _evaluated_names(
     run: Explainer, schema: Any, value: dict[str, Any], at: str, level: int, *, top: bool = False
 ) -> set[str]:
-    """Return the property names that a subschema and what it applies in place have evaluated."""
+    """Return the property names that a subschema and its in-place branches have evaluated."""
     if not is_object(schema) or level > _MAX_LEVELS:
         return set()
     node = schema
@@ -305,7 +308,7 @@ def _explain_contains(run: Explainer, place: _KeywordCheck) -> Problems:
 
 
 def _explain_dependent(run: Explainer, place: _KeywordCheck) -> Problems:
-    """Cover dependentRequired, dependentSchemas and the older dependencies, which mixed both."""
+    """Yield problems of dependentRequired, dependentSchemas and the older dependencies, which mix both."""
     if not is_object(place.value):
         return
     for name, wanted in place.argument.items():
@@ -333,7 +336,7 @@ def _explain_condition(run: Explainer, place: _KeywordCheck) -> Problems:
 
 
 def _explain_union(run: Explainer, place: _KeywordCheck) -> Problems:
-    """Explain anyOf and oneOf by the branch that comes closest."""
+    """Yield the problems of the branch of an anyOf or oneOf that comes closest."""
     branches = [run.explain_value(schema, place.value, place.at, place.level) for schema in place.argument]
     fitting = [index for index, found in enumerate(branches) if not found]
     if len(fitting) == 1 or (fitting and place.keyword == "anyOf"):
@@ -356,7 +359,7 @@ def _explain_union(run: Explainer, place: _KeywordCheck) -> Problems:
 
 
 def _branch_distance(found: list[SchemaProblem], at: str) -> tuple[int, int, int]:
-    """Return how far a branch is from fitting: another kind of value, another variant, or slips in it."""
+    """Return how far a branch is from fitting: another kind of value, another variant, or small errors."""
     kinds = sum(problem.at == at and problem.keyword in ("type", "enum", "const", "false") for problem in found)
     below = at.count("/") + 1
     tags = sum(problem.keyword in ("enum", "const") and problem.at.count("/") == below for problem in found)
@@ -364,7 +367,7 @@ def _branch_distance(found: list[SchemaProblem], at: str) -> tuple[int, int, int
 
 
 def _no_branch_problem(place: _KeywordCheck, problems: list[SchemaProblem]) -> SchemaProblem:
-    """Return one problem for a value that is of no branch's kind."""
+    """Return one problem for a value whose kind fits no branch."""
     expected = list(dict.fromkeys(problem.expected for problem in problems if problem.keyword != "false"))
     data: dict[str, Any] = {"variants": len(place.argument)}
     for name in ("types", "allowed"):

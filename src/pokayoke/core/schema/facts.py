@@ -1,8 +1,8 @@
-"""Where a value stands in a schema: paths, copies along a path, and what a schema says about a place.
+"""What a schema says about one place of a value: types, choices, formats, properties.
 
-What a schema says is gathered generously (every branch of a union counts), because nothing is
-decided here: a value proposed from these facts is used only if the validator accepts it and no
-other proposal is accepted too.
+In: a compiled schema and a path.
+Out: facts, gathered from every branch that may apply.
+Never: a decision. A value proposed from these facts is used only if the validator accepts it and no other proposal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pokayoke.core.schema.schema import Schema
 T = TypeVar("T")
 Node = dict[str, Any]
 
-FOLDED_PREFIX = "\n"  # in no text without odd spaces
+FOLDED_PREFIX = "\n"  # occurs in no text whose spaces are normalised
 _MAX_NODES = 200
 _MAX_PLACES = 500
 _MAX_KEY = 200
@@ -34,8 +34,8 @@ class SchemaFacts(msgspec.Struct, frozen=True, dict=True):
     """What a schema says about one place.
 
     Attributes:
-        nodes: the subschemas that may apply there, references followed.
-        types: the JSON types that may stand there; empty if nothing is said.
+        nodes: the subschemas that may apply there, with references resolved.
+        types: the JSON types that are allowed there; empty if the schema names none.
         choices: the values of `enum` and `const`.
         formats: the asserted or annotated `format` names.
         properties: names of the declared properties of an object there.
@@ -53,11 +53,11 @@ class SchemaFacts(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def choices_by_spelling(self) -> dict[str, list[str]]:
-        """The choices that are texts, by spelling.
+        """The choices that are texts, by their spellings.
 
-        By it without odd spaces; by `FOLDED_PREFIX` and that without case, or `fold_separators`.
-
-        Beside `+1` or ` -1` a minus separates nothing; and the case of a unit is part of it (`1m`, `1M`; `mW`, `MW`).
+        A key is the choice with normalised spaces, or `FOLDED_PREFIX` and that text without case or separators.
+        Among choices such as `+1` or ` -1` a minus is no separator, and the case of a unit belongs to it (`1m`, `1M`;
+        `mW`, `MW`).
         """
         found: dict[str, list[str]] = {}
         texts = [choice for choice in self.choices if isinstance(choice, str)]
@@ -74,14 +74,14 @@ class SchemaFacts(msgspec.Struct, frozen=True, dict=True):
         return found
 
 
-# A number with one letter, or with bits or bytes; a unit behind a prefix in small letters.
+# A number with one letter, or with bits or bytes; a unit after a prefix in small letters.
 _UNIT = re.compile(r"[0-9] ?(?:[A-Za-z]|[KkMGT]i?[Bb])\Z|\A(?:[munpfcdk][A-Z][a-z]?|[KMGT]i?[Bb])\Z")
 
 
 def fold_separators(text: str) -> str:
-    """Return a text without case in which `_`, `-` and spaces between words are all the same.
+    """Return a text without case in which `_`, `-` and spaces between words are equal.
 
-    At an end such a sign may be more than a separator (`-1`, `A-`): then only the case goes.
+    At an end such a sign may be more than a separator (`-1`, `A-`): then only the case is folded.
     """
     folded = text.casefold()
     words = " ".join(folded.replace("_", " ").replace("-", " ").split())
@@ -89,13 +89,13 @@ def fold_separators(text: str) -> str:
 
 
 def cached_per_schema(schema: Schema, key: tuple[Hashable, Path], make: Callable[[], T], most: int = _MAX_PLACES) -> T:
-    """Return what `make` finds out about a place of a schema, found out once for the places asked first.
+    """Return what `make` computes about a place of a schema; the first results are cached with the schema.
 
     Args:
-        schema: keeps it, bounded: paths come from values, so they may be many and long.
-        key: what is asked, with what else the answer depends on, and the path.
-        make: finds it out.
-        most: how much may be known by then, all in all.
+        schema: holds the cache. It is bounded, because paths come from values and may be many and long.
+        key: the question with everything else that its answer depends on, and the path.
+        make: computes the result.
+        most: the number of cached results from which no more are added.
     """
     known: Any = schema.places.get(key)
     if known is None:
@@ -107,7 +107,7 @@ def cached_per_schema(schema: Schema, key: tuple[Hashable, Path], make: Callable
 
 
 def facts_at(schema: Schema, path: Path) -> SchemaFacts:
-    """Return what a schema may say about the place a path leads to."""
+    """Return what a schema says about the place at a path."""
     return cached_per_schema(schema, ("facts", path), lambda: _compute_facts_at(schema, path))
 
 
@@ -119,12 +119,12 @@ def _compute_facts_at(schema: Schema, path: Path) -> SchemaFacts:
 
 
 def facts_of_branch(schema: Schema, path: Path, node: Any) -> SchemaFacts:
-    """Return what a schema says about a place by way of one subschema: that of the branch somebody has chosen.
+    """Return what a schema says about a place in one chosen branch.
 
     Args:
         schema: the whole schema.
         path: the place.
-        node: a subschema of that place, by identity. Of one that is not found there, all count.
+        node: a subschema of that place, by identity. If it is not found there, all branches count.
     """
     merged = facts_at(schema, path)
     if path and len(merged.nodes) > 1:
@@ -136,18 +136,18 @@ def facts_of_branch(schema: Schema, path: Path, node: Any) -> SchemaFacts:
 
 
 def facts_of_child_in(schema: Schema, node: Any, step: str) -> SchemaFacts | None:
-    """Return what one subschema says about a property or item of its place; None if it says nothing."""
+    """Return what one subschema says about a property or item of its place; None if nothing."""
     nodes = _expand_schemas(_child_schemas(_expand_schemas([node], schema), step), schema)
     return _merge_facts(nodes) if nodes else None
 
 
 def may_exist(facts: SchemaFacts, name: str) -> bool:
-    """Return whether a property of a place may be there at all, as far as its own subschemas say."""
+    """Return whether a place may have a property, as far as its own subschemas say."""
     return any(child is not False for child in _child_schemas(facts.nodes, name))
 
 
 def declared_facts(schema: Schema, path: Path) -> SchemaFacts | None:
-    """Return what a schema may say about a place, or None if it does not know the place.
+    """Return what a schema says about a place, or None if it does not know the place.
 
     Args:
         schema: the schema.
@@ -163,12 +163,12 @@ def declared_facts(schema: Schema, path: Path) -> SchemaFacts | None:
 
 
 def facts_of_child(schema: Schema, facts: SchemaFacts, step: str) -> SchemaFacts:
-    """Return what a schema may say about one property or item of a place."""
+    """Return what a schema says about one property or item of a place."""
     return _merge_facts_cached(schema, _expand_schemas(_child_schemas(facts.nodes, step), schema))
 
 
 def item_facts(schema: Schema, facts: SchemaFacts) -> SchemaFacts:
-    """Return what a schema may say about the items of an array at a place."""
+    """Return what a schema says about the items of an array at a place."""
     return facts_of_child(schema, facts, "0")
 
 
@@ -182,11 +182,11 @@ def json_types(value: Any) -> frozenset[str]:
 
 
 def _merge_facts_cached(schema: Schema, nodes: Sequence[Node]) -> SchemaFacts:
-    """Return what these subschemas say; the same for all items of a list, whose choices may be very many."""
+    """Return what these subschemas say, cached: all items of a list share them, and may have very many choices."""
     key = ("nodes", tuple([f"{id(node):x}" for node in nodes]))
     return cached_per_schema(
         schema, key, lambda: _merge_facts(nodes), 2 * _MAX_PLACES
-    )  # room that no path of a value takes
+    )  # places that no path of a value takes
 
 
 def _merge_facts(nodes: Sequence[Node]) -> SchemaFacts:
@@ -219,7 +219,7 @@ def _merge_facts(nodes: Sequence[Node]) -> SchemaFacts:
 
 
 def _expand_schemas(schemas: Iterable[Any], whole: Schema) -> list[Node]:
-    """Follow references and in-place combinations; every subschema once, at most `_MAX_NODES`."""
+    """Return subschemas with what their references and in-place combinations add; each once, at most `_MAX_NODES`."""
     found: list[Node] = []
     seen: set[int] = set()
     queue = deque(schemas)

@@ -1,4 +1,4 @@
-"""Where subschemas stand in a schema, and the facts about one schema that later rooms need."""
+"""The places of subschemas in a schema, the results of its inspection, and the cache of its explanations."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _DOCUMENT_KEYWORDS = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$id", "
 
 
 class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema, copied and followed.
+    """A copied schema with its references resolved.
 
     Attributes:
-        root: the schema; nobody changes it.
+        root: the schema; it must not be changed.
         draft: the dialect it is read in.
-        resources: the documents handed in that something refers to, by URI.
-        targets: id of a schema object (alive as long as this) to what its `$ref` points to.
+        resources: the passed-in documents that a reference uses, by URI.
+        targets: id of a schema object (it lives as long as this map) to the target of its `$ref`.
         alone: ids of schema objects whose `$ref` overrides everything beside it (draft 7 and older).
         unknown_formats: format names that are annotations only.
         patterns: its regular expressions.
-        paths: on how many paths one place of a value is evaluated at most; what it is compared with counts too.
-        unique: the items of some list must all differ.
+        paths: the highest number of paths on which one place of a value is evaluated; comparisons with choices count.
+        unique: True if the items of some list must all differ.
     """
 
     root: dict[str, Any] | bool
@@ -67,15 +67,15 @@ _VERSIONS: dict[Draft, int] = {"draft4": 4, "draft6": 6, "draft7": 7, "2019-09":
 
 Predicate = Callable[[Any], bool]
 Part = tuple[str, Any, Any, Any]
-"""One thing that a subschema asks for: its keyword, its argument, and the rule that explains it.
+"""One keyword of a subschema: its name, its argument, the rule that explains it, and the test of a value.
 
-A keyword that looks at the value alone has no rule: its argument is what it expects, in words, and the data of
-its problem; beside it stands the question whether a value fits.
+A keyword about the value alone has no rule. Its argument is then the expectation in words and the data of its problem,
+and its test tells whether a value fits.
 """
 
 
 class Field(msgspec.Struct, gc=False):
-    """A declared property: its name, its schema, its step in a pointer, and the question whether a value fits."""
+    """A declared property: its name, its schema, its step in a pointer, and the test of its value."""
 
     name: str
     schema: Any
@@ -84,25 +84,25 @@ class Field(msgspec.Struct, gc=False):
 
 
 class ExplanationCache:
-    """What explanations of one schema have found out so far; all of it follows from the schema alone.
+    """Cached parts and tests of one schema's subschemas; they depend on the schema alone.
 
     Attributes:
-        version: of its dialect.
-        parts: what a subschema asks for, by its id.
+        version: the number of its dialect.
+        parts: the parts of a subschema, by its id.
     """
 
     def __init__(self, draft: Draft, compiler: Callable[[Any], jsonschema_rs.Validator]) -> None:
-        """Begin with nothing. `compiler` compiles a schema in the dialect of the whole."""
+        """Start empty. `compiler` compiles a schema in the dialect of the whole."""
         self.version = _VERSIONS[draft]
         self.parts: dict[int, list[Part]] = {}
         self._compiler = compiler
         self._questions: dict[tuple[int, str], Predicate] = {}
 
     def validator_for(self, schema: Any) -> Predicate:
-        """Return the question whether the validator has nothing against a value, for a subschema as a whole.
+        """Return the test whether the validator accepts a value for a whole subschema.
 
-        One question for what is in order, so that the walk goes only where something is wrong. The answer is
-        always no for a subschema that cannot be asked alone, or is true or false: then the walk decides.
+        One test settles valid parts, so the walk visits invalid ones only. The test is always False for a subschema
+        that depends on its document, or that is true or false: then the walk decides.
         """
         if not is_object(schema):
             return _always_false
@@ -115,12 +115,12 @@ class ExplanationCache:
         return fits
 
     def is_refused(self, schema: Any, value: Any) -> bool:
-        """Return whether the validator has something against a value, as far as it can be asked of a subschema."""
+        """Return whether the validator refuses a value, if the subschema can be compiled alone."""
         fits = self.validator_for(schema)
         return fits is not _always_false and not fits(value)
 
     def keyword_validator(self, node: dict[str, Any], keyword: str, argument: Any) -> Predicate:
-        """Return the question whether a value fits one keyword of a subschema, asked alone."""
+        """Return the test whether a value fits one keyword of a subschema."""
         alone = {keyword: argument}
         if self.version == 4 and keyword in ("minimum", "maximum"):  # noqa: PLR2004 - draft 4
             flag = "exclusiveM" + keyword[1:]
@@ -128,7 +128,7 @@ class ExplanationCache:
         return self._compiler(alone).is_valid
 
     def is_pattern_match(self, node: dict[str, Any], pattern: str, name: str) -> bool:
-        """Return whether one of the `patternProperties` of a subschema speaks of a name."""
+        """Return whether a pattern of a subschema's `patternProperties` matches a name."""
         key = (id(node), f"pattern {pattern}")
         fits = self._questions.get(key)
         if fits is None:
@@ -141,7 +141,7 @@ def _always_false(_value: Any) -> bool:
 
 
 def iter_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (keyword, subschema) for everything in a schema that is itself a schema."""
+    """Yield (keyword, subschema) for every direct subschema of a schema."""
     for keyword, value in schema.items():
         if keyword in _ONE:
             yield keyword, value
@@ -157,7 +157,7 @@ def iter_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def is_self_contained(node: dict[str, Any]) -> bool:
-    """Return whether a subschema means the same outside of its document, and is small enough to be compiled."""
+    """Return whether a subschema means the same outside its document and is small enough to compile."""
     stack = [node]
     seen = 0
     while stack:

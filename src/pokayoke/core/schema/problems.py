@@ -1,6 +1,6 @@
-"""Sentences about an invalid value: where, what was expected, what came.
+"""The problem of an invalid value: its place, what was expected, what was sent; and values that are no JSON.
 
-`core/schema/explain.py` finds the problems; here is what one of them is, and what is no JSON value.
+`core/schema/explain.py` finds the problems.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.text.clip import clip
 
 MAX_DEPTH = 250
-"""Deepest value a validator is given; beyond it the C stack of a small thread may end."""
+"""Deepest value that is validated; a deeper one may overrun the C stack of a small thread."""
 MAX_PROBLEMS = 64
 """Most problems reported for one value."""
 
@@ -30,16 +30,15 @@ class SchemaProblem(msgspec.Struct, frozen=True):
     Args:
         at: JSON pointer into the value.
         keyword: the JSON Schema keyword that failed; `json` if the value is no JSON value.
-        expected: what the schema wants, in words, shortened.
-        got: what came, as short JSON text.
-        message: one sentence with all of it.
-        data: JSON values for later rooms. `missing`: the name of an absent required property.
-            `unexpected`: names that are not allowed. `allowed`: the names (required, unexpected)
-            or values (enum, const) that are. `types`: the expected types. `limit`: the bound that
-            was missed. `pattern`, `format`: what the text has to fit. Inside a union also
-            `variant` (index of the branch explained), `variants` (how many there are) and `tied`
-            (True if another branch fits equally well, so nothing may be concluded from this one).
-        schema: the subschema that was broken, as registered; nobody may change it.
+        expected: the expectation of the schema in words, shortened.
+        got: the value as short JSON text.
+        message: one sentence with all of these.
+        data: JSON values for later rooms. `missing`: the name of an absent required property. `unexpected`: names
+            that are not allowed. `allowed`: the names (required, unexpected) or values (enum, const) that are.
+            `types`: the expected types. `limit`: the bound that was missed. `pattern`, `format`: the form of the
+            text. Inside a union also `variant` (index of the explained branch), `variants` (their number) and `tied`
+            (True if another branch fits equally well, so this one proves nothing).
+        schema: the subschema that was broken, as registered; it must not be changed.
     """
 
     at: str
@@ -52,7 +51,7 @@ class SchemaProblem(msgspec.Struct, frozen=True):
 
 
 def short_json(value: Any, limit: int = 60) -> str:
-    """Return a value as JSON text of at most `limit` characters, without looking at all of a long one."""
+    """Return a value as JSON text of at most `limit` characters, without writing all of a long one."""
     try:
         text = _truncated_json(value, limit)
         text.encode()
@@ -88,10 +87,10 @@ def _truncated_json(value: Any, room: int) -> str:
 
 
 def unusable_problem(value: Any) -> SchemaProblem | None:
-    """Return the problem of a value no validator may be given, or None.
+    """Return the problem of a value that must not reach a validator, or None.
 
-    Numbers that are not finite belong to no JSON type, so bounds would let them pass; nesting
-    beyond `MAX_DEPTH` can end the process.
+    Numbers that are not finite have no JSON type, so bounds would accept them; nesting beyond `MAX_DEPTH` can end the
+    process.
     """
     stack: list[tuple[Any, str, int]] = [(value, "", 0)]
     while stack:
@@ -106,7 +105,7 @@ def unusable_problem(value: Any) -> SchemaProblem | None:
 
 
 def _inspect_item(item: Any, depth: int) -> tuple[str, Iterable[tuple[str | int, Any]]]:
-    """Return what should stand in the place of an item ("" if nothing), and what is in it."""
+    """Return what was expected instead of an item ("" if it is fine), and its entries."""
     if depth >= MAX_DEPTH and isinstance(item, dict | list):
         return f"at most {MAX_DEPTH} levels of nesting", ()
     if is_object(item):
@@ -117,7 +116,7 @@ def _inspect_item(item: Any, depth: int) -> tuple[str, Iterable[tuple[str | int,
 
 
 def _expected_scalar(item: Any) -> str:
-    """Return what should stand in the place of a scalar that is no JSON value, or ""."""
+    """Return what was expected instead of a scalar that is no JSON value, or ""."""
     if isinstance(item, float):
         return "" if math.isfinite(item) else "a finite number"
     if isinstance(item, str):
@@ -154,7 +153,7 @@ def build_problem(  # noqa: PLR0917 - the fields of a problem, in their order
 
 
 def describe_assertion(keyword: str, argument: Any, node: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return what an assertion expects, in words, and its data."""
+    """Return the expectation of an assertion in words, and its data."""
     if keyword == "type":
         types: list[str] = [argument] if isinstance(argument, str) else argument
         return " or ".join(types), {"types": types}
@@ -173,7 +172,7 @@ def describe_assertion(keyword: str, argument: Any, node: dict[str, Any]) -> tup
     return words.format(short_json(argument)), {"limit": argument}
 
 
-# What else has to be known to write them: RFC 3339 takes no time without its zone, most programs leave it out.
+# What a writer has to know too: RFC 3339 demands the zone of a time, and most programs leave it out.
 SPELLING = {
     "date": ", such as 2026-11-21",
     "date-time": " with a time zone, such as 2026-11-21T09:30:00+01:00",

@@ -1,9 +1,11 @@
-"""What a schema must fulfil before it is compiled: self-contained, bounded, ending.
+"""Checks of a schema before it is compiled: self-contained, bounded, and free of endless loops.
 
-Refused are exponential `$ref`/`allOf` schemas, loops of `$ref`, remote and `file:` references. The
-validator memoises recursive references, so a schema that recurses while it consumes input costs
-linear time; what it does not recurse over is evaluated path by path, and the number of such paths
-is bounded here.
+In: a schema and the documents it may refer to.
+Out: private copies with every reference resolved, or a ContractError.
+Never: an exponential `$ref`/`allOf` schema, a loop of `$ref`, a remote or `file:` reference.
+
+The validator memoises recursive references, so a schema that recurses while it consumes input costs linear time. All
+other references are evaluated path by path, and the number of such paths is bounded here.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from pokayoke.core.schema.index import (
 from pokayoke.errors import ContractError
 
 MAX_SCHEMA_VALUES = 100_000
-"""Most JSON values in one schema and the documents handed in with it."""
+"""Most JSON values in one schema and the documents passed in with it."""
 MAX_SCHEMA_DEPTH = 128
 """Deepest nesting of a schema document."""
 MAX_CHAIN = 300
-"""Longest chain of subschemas, `$ref` followed, that does not come back to itself."""
+"""Longest chain of subschemas, through `$ref`, that does not return to itself."""
 MAX_PATHS = 5_000
-"""Most ways by which one place of a value may be reached (each costs 20 to 300 ns per call)."""
+"""Most paths on which one place of a value is evaluated (each costs 20 to 300 ns per call)."""
 
 _PLACES = {"properties": "named", "prefixItems": "named", "contains": "found"}
-_ASKED_AGAIN = 3  # how often at most the validator evaluates what stands beside an unevaluated* keyword (measured)
+_ASKED_AGAIN = 3  # how often the validator evaluates the keywords next to an unevaluated* keyword, at most (measured)
 
 _DRAFTS: dict[str, Draft] = {
     "json-schema.org/draft-04/schema": "draft4",
@@ -48,7 +50,7 @@ _DRAFTS: dict[str, Draft] = {
 }
 _BUNDLED_URIS = ("http://json-schema.org/draft-0", "https://json-schema.org/draft/")
 _NEVER_APPLIED = ("$defs", "definitions", "contentSchema")
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")  # read last to first: $ref is the one that is kept
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")  # read last to first: the target of $ref is kept
 
 
 def inspect_schema(
@@ -57,7 +59,7 @@ def inspect_schema(
     """Copy a schema and the documents it may refer to, and follow every reference.
 
     Raises:
-        ContractError: it is no JSON, out of bounds, refers to something absent, loops or explodes.
+        ContractError: it is no JSON, exceeds a bound, refers to something absent, loops or explodes.
     """
     if not isinstance(cast(object, schema), dict | bool):
         raise ContractError(f"{where}: a JSON Schema is a dict or a bool, not {type(schema).__name__}")
@@ -65,7 +67,7 @@ def inspect_schema(
 
 
 class _Inspector:
-    """The work of `inspect_schema`; lives for one call."""
+    """The state of one call of `inspect_schema`."""
 
     def __init__(
         self, where: str, schema: dict[str, Any] | bool, resources: Mapping[str, Any], draft: Draft | None
@@ -77,20 +79,20 @@ class _Inspector:
         self.draft: Draft = declared_draft(self.root) or draft or "2020-12"
         self.documents: dict[str, Any] = {}  # base URI -> schema resource
         self.anchors: dict[tuple[str, str], Any] = {}
-        self.used: dict[str, Any] = {}  # the documents handed in that something refers to
+        self.used: dict[str, Any] = {}  # the passed-in documents that a reference uses
         self.nodes: list[dict[str, Any]] = []
         self.bases: dict[int, str] = {}  # id of a schema object -> its base URI
-        self.alone: set[int] = set()  # ids of schema objects whose $ref overrides what is beside it
-        self.targets: dict[int, Any] = {}  # id of a schema object -> what its $ref points to
+        self.alone: set[int] = set()  # ids of schema objects whose $ref overrides their other keywords
+        self.targets: dict[int, Any] = {}  # id of a schema object -> the target of its $ref
         self.weights: dict[int, tuple[int, int]] = {}
         self.refs: list[tuple[dict[str, Any], str]] = []  # read from its end
 
     def run(self) -> SchemaMap:
-        """Index, resolve, and look for loops and explosions."""
+        """Index the schema, resolve its references, and refuse loops and explosions."""
         self.documents[""] = self.root
         self.check_dialect(self.root)
         self.index_schema(self.root, "", self.draft)
-        while self.refs:  # resolving may index more: targets below keywords no draft knows
+        while self.refs:  # resolving may index more: targets below keywords that no draft knows
             node, reference = self.refs.pop()
             self.targets[id(node)] = self.resolve_reference(node, reference)
         self.refuse_cycles()
@@ -112,7 +114,11 @@ class _Inspector:
         return ContractError(f"{self.where}: {why}")
 
     def copy_value(self, value: Any, depth: int) -> Any:
-        """Return a private copy of a JSON value, or refuse it."""
+        """Return a private copy of a JSON value.
+
+        Raises:
+            ContractError: it is no JSON value, too large or too deep.
+        """
         self.budget -= 1
         if self.budget < 0:
             raise self.build_error(f"the schema has more than {MAX_SCHEMA_VALUES} values")
@@ -135,7 +141,7 @@ class _Inspector:
         raise self.build_error(f"{value!r} is not a JSON value")
 
     def index_schema(self, node: Any, base: str, draft: Draft) -> None:
-        """Note the base URI, the anchors and the references of a schema and of all below it."""
+        """Record the base URI, the anchors and the references of a schema and all its subschemas."""
         if not is_object(node) or id(node) in self.bases:
             return
         schema = node
@@ -153,7 +159,7 @@ class _Inspector:
             self.index_schema(child, base, draft)
 
     def register_ids(self, schema: dict[str, Any], base: str, draft: Draft) -> str:
-        """Note the names a schema gives itself; return the base URI for what is in it."""
+        """Record the names that a schema gives itself, and return the base URI of its content."""
         own = schema.get("id" if draft == "draft4" else "$id")
         if isinstance(own, str):
             if own.startswith("#"):
@@ -168,10 +174,10 @@ class _Inspector:
         return base
 
     def resolve_reference(self, node: dict[str, Any], reference: str) -> Any:
-        """Return what a reference points to; True for a dialect's own meta-schema.
+        """Return the target of a reference; True for a dialect's own meta-schema.
 
         Raises:
-            ContractError: it points to nothing that was handed in.
+            ContractError: the target was not passed in.
         """
         base, _, fragment = _resolve_uri(self.bases[id(node)], reference).partition("#")
         document = self.get_document(base)
@@ -199,7 +205,7 @@ class _Inspector:
         return target
 
     def check_dialect(self, document: Any) -> None:
-        """Refuse a `$schema` that nobody knows: what its keywords mean would be a guess."""
+        """Refuse an unknown `$schema`: the meaning of its keywords would be a guess."""
         uri = document.get("$schema") if is_object(document) else None
         if (
             uri is not None
@@ -211,7 +217,7 @@ class _Inspector:
             )
 
     def get_document(self, uri: str) -> Any:
-        """Return the schema resource with a URI; one that was handed in is indexed on first use."""
+        """Return the schema resource with a URI; a passed-in document is indexed on first use."""
         if uri not in self.documents and uri in self.resources:
             document = self.documents[uri] = self.used[uri] = self.resources[uri]
             self.check_dialect(document)
@@ -219,7 +225,7 @@ class _Inspector:
         return self.documents.get(uri)
 
     def refuse_cycles(self) -> None:
-        """Refuse a cycle of subschemas that all look at the same value: it consumes nothing."""
+        """Refuse a cycle of subschemas that all apply to the same value: it consumes nothing."""
         done: set[int] = set()
         for start in self.nodes:
             path: dict[int, Iterator[Any]] = {}
@@ -241,12 +247,12 @@ class _Inspector:
                     pending.append(child)
 
     def measure_paths(self, node: Any, open_nodes: set[int], depth: int) -> tuple[int, int]:
-        """Return on how many paths one place of a value is evaluated, at most, and with how much it is compared.
+        """Return the highest number of paths on which one place is evaluated, and the cost of its comparisons.
 
-        Branches that look at the same value add up; of named properties the heaviest counts, since
-        each is another place; wildcards (items, pattern properties) may all meet at one place.
-        `unevaluatedProperties` and `unevaluatedItems` ask their branches again what they have seen.
-        A way back to a schema in `open_nodes` counts once: the validator remembers those.
+        Branches that apply to the same value add up. Of named properties the heaviest counts, because each is
+        another place. Wildcards (items, pattern properties) may all apply to one place. `unevaluatedProperties` and
+        `unevaluatedItems` evaluate their branches again. A reference back to a schema in `open_nodes` counts once,
+        because the validator memoises it.
         """
         if not is_object(node) or id(node) in open_nodes:
             return 1, 0
@@ -274,9 +280,9 @@ class _Inspector:
         return found
 
     def iter_edges(self, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Yield (place, subschema): `here` looks at the same value, the others at a part of it.
+        """Yield (place, subschema): `here` applies to the same value, the others to a part of it.
 
-        `found` is `contains`: what it finds counts as evaluated, as what a branch finds does.
+        `found` is `contains`: the items it matches count as evaluated, like those of a branch.
         """
         if id(schema) in self.targets:
             yield "here", self.targets[id(schema)]

@@ -1,9 +1,12 @@
-"""JSON Schema as the one description of what goes into and comes out of a tool.
+"""Compiled JSON Schemas, which describe the input and the output of every tool.
 
-`compile_schema` is called at registration and is allowed to take its time; `Schema.is_valid` is
-called on every call and is the bound C method of the validator itself. The rules that refuse a
-schema before it is compiled are in `core/schema/safety.py`, the sentences about an invalid value
-in `core/schema/problems.py`.
+In: a schema, and later values.
+Out: whether a value is valid, and why not.
+Never: network or file access.
+
+`compile_schema` runs at registration and may take time. `Schema.is_valid` runs on every call and is the bound C method
+of the validator. `core/schema/safety.py` refuses unsafe schemas before they are compiled, and
+`core/schema/problems.py` words the problems of a value.
 """
 
 from __future__ import annotations
@@ -31,15 +34,14 @@ class Schema:
     Attributes:
         raw: a private copy of the schema as it was given; nobody may change it.
         draft: the dialect it is read in, such as `2020-12`.
-        is_valid: the validator's own method: `is_valid(value) -> bool`. It raises `ValueError` for
-            a value that is not JSON (a surrogate, an object, a key that is no string), and it
-            must not be given a value nested deeper than `MAX_DEPTH`; use it for values that
-            came out of the strict parser, and `accepts` for all others.
-        unknown_formats: format names this library does not know. They are annotations: the
-            specification says so, and vendors' `format: "int32"` must not break a tool.
-        limits: how large a value may be because the schema is costly (then `is_valid` is not the
-            bare method); () for the usual schema.
-        places: what `core/schema/facts.py` and `core/check/findings.py` found out about places of the schema.
+        is_valid: the validator's own method: `is_valid(value) -> bool`. It raises `ValueError` for a value that is
+            not JSON (a surrogate, an object, a key that is no string), and must not get a value nested deeper than
+            `MAX_DEPTH`. Use it for values from the strict parser, and `accepts` for all others.
+        unknown_formats: format names this library does not know. They are annotations: the specification says so,
+            and vendors' `format: "int32"` must not break a tool.
+        limits: how large a value may be because the schema is costly (then `is_valid` is not the bare method);
+            () for the usual schema.
+        places: the cache of `core/schema/facts.py` and `core/check/findings.py` about places of the schema.
     """
 
     __slots__ = ("_known", "_map", "draft", "is_valid", "limits", "places", "raw", "unknown_formats")
@@ -51,11 +53,9 @@ class Schema:
         compile_lone: Callable[[Any], jsonschema_rs.Validator],
         limits: tuple[Limit, ...] = (),
     ) -> None:
-        """Keep the validator's method beside the facts found while inspecting."""
+        """Store the validator's method and the facts found by the inspection."""
         self._map = schema_map
-        self._known = ExplanationCache(
-            schema_map.draft, compile_lone
-        )  # filled when something is wrong, once per keyword
+        self._known = ExplanationCache(schema_map.draft, compile_lone)  # filled on the first problems, once per keyword
         self.places: dict[Any, Any] = {}
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
@@ -72,7 +72,7 @@ class Schema:
         return self._map.targets.get(id(node))
 
     def accepts(self, value: Any) -> bool:
-        """Return whether any Python value is valid; False for what is no JSON value at all.
+        """Return whether a Python value of any kind is valid; False for values that are not JSON.
 
         Fails closed: deep nesting, non-finite numbers and every exception of the validator are False.
         """
@@ -86,14 +86,14 @@ class Schema:
     def find_problems(
         self, value: Any, *, parsed: bool = False, effort: Effort | None = None
     ) -> tuple[SchemaProblem, ...]:
-        """Return everything that is wrong with a value, in the order of the schema; () if valid.
+        """Return all problems of a value, in the order of the schema; () if it is valid.
 
-        At most `schema_problems.MAX_PROBLEMS`, and never none for a value that `accepts` refuses.
+        There are at most `MAX_PROBLEMS`, and at least one for a value that `accepts` refuses.
 
         Args:
             value: any Python value.
-            parsed: True if it came out of the strict parser, so it cannot be anything but JSON.
-            effort: what the explanation takes is added to it.
+            parsed: True if the strict parser made it, so it is certainly JSON.
+            effort: counts the steps of the explanation.
         """
         broken = None if parsed else unusable_problem(value)
         if broken is not None:
@@ -109,13 +109,12 @@ class Schema:
         return explain_problems(value, self._map, self._known, effort)
 
     def is_provably_complete(self, value: Any) -> bool:
-        """Return whether the schema proves that nothing was lost after this value.
+        """Return whether the schema proves that nothing was lost after a value.
 
-        True only if the value is valid and no value that goes on where this one ends (one more
-        property or item, at the top or anywhere along its last path) could be valid too. Then a
-        text that ends after this value, its closers missing, can only have meant this value.
-        What the proof does not understand makes it False. A number at the very end of a text may
-        itself be cut: that is for the reader to decide.
+        True only if the value is valid and no longer value (one more property or item, at the top or anywhere along
+        its last path) could be valid too. Then a text that ends after this value without its closing brackets can
+        only mean this value. A keyword that the proof does not understand makes it False. The reader decides whether
+        a number at the very end of a text may itself be cut.
         """
         return self.accepts(value) and is_sealed(value, self._map)
 
@@ -132,14 +131,14 @@ def compile_schema(
 
     Args:
         schema: a JSON Schema; `$schema` chooses the dialect.
-        where: what the schema belongs to, for messages, such as `input schema of 'pay'`.
+        where: the name of the schema in messages, such as `input schema of 'pay'`.
         formats: True asserts the formats the library knows; False makes all of them annotations.
-        resources: documents that `$ref` may reach, by absolute URI. Nothing else is ever fetched.
+        resources: documents that `$ref` may reach, by absolute URI; nothing is ever fetched.
         draft: the dialect where `$schema` is absent; 2020-12 if not given.
 
     Raises:
-        ContractError: the schema is not a schema, refers to something that was not handed in,
-            loops or explodes, is too large or too deep, or has a pattern the linear engine refuses.
+        ContractError: the schema is invalid, refers to a document that was not passed in, loops or explodes, is too
+            large or too deep, or has a pattern that the linear engine refuses.
     """
     schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
     from jsonschema_rs import RegexOptions  # noqa: PLC0415 - 10 ms of import, for those who have a schema
@@ -156,23 +155,23 @@ def compile_schema(
         if schema_map.resources:
             registry["registry"] = _build_registry(schema_map)
         compiled = validator(schema_map.root, **options, **registry)
-    except Exception as exc:  # noqa: BLE001 - whatever the compiler says, the schema cannot be kept
+    except Exception as exc:  # noqa: BLE001 - whatever the compiler raises, the schema cannot be used
         raise ContractError(_compile_error_text(where, exc)) from None
     limits = value_limits(schema_map.patterns, schema_map.paths, unique=schema_map.unique)
     return Schema(schema_map, limit_validator(compiled.is_valid, limits), partial(validator, **options), limits)
 
 
 def _pattern_size_limit(patterns: int) -> int:
-    """Return how large one compiled pattern may get, in bytes, so that all together stay bounded.
+    """Return the size limit of one compiled pattern in bytes, which bounds the size of all of them.
 
-    10 MB, the engine's own default, for the first twenty; a schema with thousands of patterns gets
-    half a megabyte for each, or compiling it could take minutes.
+    It is 10 MB, the engine's own default, for up to twenty patterns, and half a megabyte each for thousands:
+    otherwise compiling a schema could take minutes.
     """
     return max(500_000, min(10_000_000, 200_000_000 // max(patterns, 1)))
 
 
 def _build_registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
-    """Return the documents that were handed in, in the dialect of the schema where they name none."""
+    """Return the documents that were passed in; those without `$schema` have the dialect of the schema."""
     import jsonschema_rs  # noqa: PLC0415 - as above
 
     drafts: dict[Draft, int] = {
@@ -187,12 +186,12 @@ def _build_registry(schema_map: SchemaMap) -> jsonschema_rs.Registry:
 
 
 def _refuse_retrieval(uri: str) -> Any:
-    """Answer a request for a document nobody handed in: never."""
+    """Refuse to retrieve a document that was not passed in."""
     raise LookupError(f"{uri} was not handed in")
 
 
 def _compile_error_text(where: str, exc: Exception) -> str:
-    """Say why a schema does not compile and what to do about it."""
+    """Return why a schema does not compile, and what to change."""
     text = str(getattr(exc, "message", "") or exc)[:300]
     if '"regex"' in text:
         return (
