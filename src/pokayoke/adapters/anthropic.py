@@ -27,8 +27,8 @@ __all__ = ["AsyncMessagesModel", "MessagesModel", "calls", "history", "message",
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
     """Return the tool calls of a message, in order.
 
-    The API gives arguments as objects. Of a message that was streamed, hand over what `AnthropicStream`
-    put together: the SDK's own helper completes cut text without a word.
+    The API gives arguments as objects. Of a streamed message, pass the result of `AnthropicStream`: the SDK's own
+    helper silently completes a text that was cut.
 
     Args:
         reply: a message, as the SDK's object or as a dict.
@@ -51,7 +51,7 @@ def results(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
-    """Return what a reply adds to the history: its message, every call with an id of its own."""
+    """Return the message that a reply adds to the history, every call with an id of its own."""
     return list(read_reply(reply).messages)
 
 
@@ -61,7 +61,7 @@ class MessagesModel:
     Args:
         model: name of the model.
         client: an `anthropic.Anthropic` client; None makes one from the environment.
-        max_tokens: the most it may write in one reply; the API demands a limit.
+        max_tokens: most tokens of one reply; the API demands a limit.
         stream: True to stream; no tool starts before the reply is whole.
         on_text: called with each piece of text while it streams.
         options: further arguments of every request.
@@ -83,13 +83,13 @@ class MessagesModel:
         on_text: OnText | None = None,
         **options: Any,
     ) -> None:
-        """Keep what every request needs."""
+        """Keep the client and the options of every request."""
         self._client = client if client is not None else getattr(import_sdk("anthropic"), self._client_class)()
         self._stream, self._on_text = stream, on_text
         self._options = {"model": model, "max_tokens": max_tokens, "stream": stream, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
-        """Ask the model once. Errors of the client go through."""
+        """Send one request. Errors of the client pass through."""
         answer = self._client.messages.create(**_build_request(self._options, messages, tools))
         return collect_reply(answer, AnthropicStream(), self._on_text) if self._stream else answer
 
@@ -100,13 +100,13 @@ class AsyncMessagesModel(MessagesModel):
     _client_class = "AsyncAnthropic"
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
-        """Ask the model once. Errors of the client go through."""
+        """Send one request. Errors of the client pass through."""
         answer = await self._client.messages.create(**_build_request(self._options, messages, tools))
         return await collect_reply_async(answer, AnthropicStream(), self._on_text) if self._stream else answer
 
 
 def _build_request(options: dict[str, Any], messages: list[Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """The API takes the system prompt beside the messages."""
+    """Return the arguments of a request; the API takes the system prompt as one of them."""
     system = [text_of(one) for one in messages if read_field(one, "role") == "system"]
     others = [one for one in messages if read_field(one, "role") != "system"]
     given = cast("str | None", options.get("system"))

@@ -1,4 +1,4 @@
-"""LiteLLM: a model for the guard's own loop, and a callback that mends replies for loops of others.
+"""LiteLLM: a model for the guard's own loop, and a callback that repairs replies for other loops.
 
 guard = pokayoke.Guard([get_order, refund])
 ended = guard.loop(CompletionModel("anthropic/claude-sonnet-4-5"), "Refund order A1.")
@@ -40,7 +40,7 @@ def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001
     """Return the tool calls of a reply, in order, argument texts as they came.
 
     Args:
-        reply: what `litellm.completion` returned.
+        reply: the result of `litellm.completion`.
         run: the run they are for.
 
     Raises:
@@ -55,16 +55,16 @@ def message(outcome: Outcome) -> dict[str, Any]:
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
-    """Return what a reply adds to the history: its message, every call with an id of its own."""
+    """Return the message that a reply adds to the history, every call with an id of its own."""
     return list(read_reply(_reply_dict(reply)).messages)
 
 
 class CompletionModel:
-    """A model for `guard.loop`, at any provider LiteLLM knows.
+    """A model for `guard.loop`, at any provider that LiteLLM knows.
 
     Args:
         model: the model as LiteLLM calls it, such as `openai/gpt-5` or the name of a router's group.
-        client: what has `completion` and `acompletion`: None for LiteLLM itself, or a `litellm.Router`.
+        client: an object with `completion` and `acompletion`, such as a `litellm.Router`; None for LiteLLM itself.
         stream: True to stream; no tool starts before the reply is whole.
         on_text: called with each piece of text while it streams.
         options: further arguments of every request, such as `api_base` or `temperature`.
@@ -75,13 +75,13 @@ class CompletionModel:
     def __init__(
         self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
     ) -> None:
-        """Keep what every request needs."""
+        """Keep the client and the options of every request."""
         self._client: Any = client if client is not None else _sdk
         self._stream, self._on_text = stream, on_text
         self._options = {"model": model, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
-        """Ask the model once. What LiteLLM raises goes through."""
+        """Send one request. Errors of LiteLLM pass through."""
         answer = self._client.completion(**self._build_request(messages, tools))
         if not self._stream:
             return _reply_dict(answer)
@@ -103,7 +103,7 @@ class CompletionModel:
         }
 
     def _forbid_tools(self, messages: list[Any]) -> dict[str, Any]:
-        """LiteLLM makes up a tool for Anthropic where the history holds calls; here it says that none may be called."""
+        """Forbid calls where LiteLLM makes up a tool: for Anthropic, if the history holds calls."""
         if not any(isinstance(one, dict) and one.get("tool_calls") for one in messages):
             return {}
         with contextlib.suppress(Exception):  # a router's own name for a model is none that LiteLLM knows
@@ -116,7 +116,7 @@ class AsyncCompletionModel(CompletionModel):
     """`CompletionModel` for `await guard.aloop`. Arguments as there."""
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
-        """Ask the model once. What LiteLLM raises goes through."""
+        """Send one request. Errors of LiteLLM pass through."""
         answer = await self._client.acompletion(**self._build_request(messages, tools))
         if not self._stream:
             return _reply_dict(answer)
@@ -128,15 +128,15 @@ class AsyncCompletionModel(CompletionModel):
 
 
 class ReplyMender(CustomLogger):
-    """Mends the replies of `acompletion` for a loop that is not the guard's: `litellm.callbacks = [ReplyMender()]`.
+    """Repairs the replies of `acompletion` for a loop other than the guard's: `litellm.callbacks = [ReplyMender()]`.
 
-    It sees replies and no tools: nothing is checked against a contract, and no effect is remembered. It
+    It sees replies and no tools: nothing is checked against a contract, and no effect is recorded. It
 
-    - writes a text that has one reading as strict JSON, and leaves any other as it is;
-    - makes calls of a message that was cut unreadable, so that no loop runs one;
+    - rewrites an argument text that has one reading as strict JSON, and leaves any other unchanged;
+    - makes the calls of a message that was cut unreadable, so that no loop runs one;
     - gives each call an id that no other call of the request has.
 
-    What it did stands in `mended(reply)`. It sees no streams and no `completion`: LiteLLM asks no callback there.
+    `mended(reply)` returns what it did. It sees neither streams nor `completion`: LiteLLM calls no callback there.
     """
 
     async def async_post_call_success_deployment_hook(
@@ -145,14 +145,14 @@ class ReplyMender(CustomLogger):
         response: Any,
         call_type: Any,  # noqa: ARG002 - LiteLLM hands it over
     ) -> Any:
-        """Mend a reply in place. LiteLLM calls it."""
+        """Repair a reply in place; LiteLLM calls this method."""
         done: list[dict[str, Any]] = []
         ids = CallIds(frozenset(_known_ids(request_data.get("messages") or ())))
         schemas = _schemas_by_tool(request_data.get("tools") or ())
         for choice in getattr(response, "choices", None) or ():
             for call in getattr(getattr(choice, "message", None), "tool_calls", None) or ():
                 if call.function is None:
-                    continue  # free text is no JSON: never mended
+                    continue  # free text is no JSON
                 what = _mend_call(call.function, choice.finish_reason, schemas)
                 call.id = ids.unique_id(call.id)
                 done += [{"id": call.id, "tool": call.function.name, **what}] if what else []
@@ -180,7 +180,7 @@ def _mend_call(function: Any, stop_reason: Any, schemas: Mapping[str, Any]) -> d
 
 
 def _schemas_by_tool(tools: Any) -> dict[str, Any]:
-    """The schemas of the tools a request offers: with one, a text that ends early may be whole after all."""
+    """Return the schemas of a request's tools: with a schema, a text that ends early may prove to be whole."""
     offered = [to_dict(to_dict(one).get("function") or {}) for one in tools]
     return {one["name"]: one.get("parameters") for one in offered if one.get("name")}
 
@@ -193,7 +193,7 @@ def _known_ids(messages: Any) -> Iterator[str]:
 
 
 def _sendable_history(messages: list[Any]) -> list[Any]:
-    """The history as every provider takes it: some want argument texts as objects, and LiteLLM fails to make them."""
+    """Return the history with argument texts that LiteLLM can turn into objects, which some providers demand."""
     return [_with_argument_objects(one) if isinstance(one, dict) and one.get("tool_calls") else one for one in messages]
 
 
@@ -210,7 +210,7 @@ def _with_argument_objects(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reply_dict(answer: Any) -> dict[str, Any]:
-    """A reply as its provider's own shape has it: LiteLLM keeps a refusal beside the message."""
+    """Return a reply in its provider's shape: LiteLLM keeps a refusal outside of the message."""
     whole = to_dict(answer)
     for choice in whole.get("choices") or ():
         message = to_dict(choice).get("message")
@@ -221,7 +221,7 @@ def _reply_dict(answer: Any) -> dict[str, Any]:
 
 
 def _streamed_reply(stream: ChatStream, answer: Any) -> dict[str, Any]:
-    """The reply of a stream. One that broke off has no stop reason, though LiteLLM then says `stop`."""
+    """Return the reply of a stream. LiteLLM reports `stop` for one that broke off; it becomes a cut."""
     reply = stream.build_reply()
     if _has_broken_off(answer):
         reply["choices"][0]["finish_reason"] = CUT_STOP_REASON
@@ -230,7 +230,7 @@ def _streamed_reply(stream: ChatStream, answer: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _close_stream(answer: Any) -> Generator[None]:
-    """Close a stream in any case. LiteLLM's own can only be closed asynchronously, so what it reads from is."""
+    """Close a stream in any case. LiteLLM's own closes only asynchronously, so the stream that it reads is closed."""
     try:
         yield
     finally:
@@ -241,5 +241,5 @@ def _close_stream(answer: Any) -> Generator[None]:
 
 
 def _has_broken_off(answer: Any) -> bool:
-    """Whether a stream ended before its provider said why. A router's stream, made of others, does not know."""
+    """Return whether a stream ended before its provider said why. A router's stream does not know."""
     return type(answer) is CustomStreamWrapper and answer.received_finish_reason is None

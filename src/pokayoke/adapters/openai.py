@@ -39,7 +39,7 @@ def message(outcome: Outcome, *, responses: bool = False, custom: bool = False) 
     """Return the message that answers a call.
 
     Args:
-        outcome: what became of the call.
+        outcome: the outcome of the call.
         responses: True for the item of the Responses API.
         custom: True there if the call's input was free text (`custom_tool_call`).
     """
@@ -47,7 +47,7 @@ def message(outcome: Outcome, *, responses: bool = False, custom: bool = False) 
 
 
 def history(reply: Any) -> list[dict[str, Any]]:
-    """Return what a reply adds to the history: its message (or items), every call with an id of its own."""
+    """Return the messages or items that a reply adds to the history, every call with an id of its own."""
     return list(read_reply(reply).messages)
 
 
@@ -71,13 +71,13 @@ class ChatModel:
     def __init__(
         self, model: str, client: Any = None, *, stream: bool = False, on_text: OnText | None = None, **options: Any
     ) -> None:
-        """Keep what every request needs."""
+        """Keep the client and the options of every request."""
         self._client = client if client is not None else getattr(import_sdk("openai"), self._client_class)()
         self._stream, self._on_text = stream, on_text
         self._options = {"model": model, **options}
 
     def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
-        """Ask the model once. Errors of the client go through."""
+        """Send one request. Errors of the client pass through."""
         answer = self._send_request(messages, tools)
         return collect_reply(answer, self._new_stream(), self._on_text) if self._stream else answer
 
@@ -93,9 +93,9 @@ class ChatModel:
         )
 
     def _forbid_tools(self, messages: list[Any]) -> dict[str, Any]:
-        """Proxies for Claude refuse a history with calls and no tools; here they are told that none may be called.
+        """Return tools that may not be called, for proxies to Claude: they refuse a history with calls and no tools.
 
-        No other endpoint gets that: many that run small models do not keep to it.
+        Other endpoints get no tools: many that run small models ignore `tool_choice`.
         """
         if "claude" not in str(self._options["model"]).lower():
             return {}
@@ -110,7 +110,7 @@ class AsyncChatModel(ChatModel):
     _client_class = "AsyncOpenAI"
 
     async def __call__(self, messages: list[Any], tools: list[dict[str, Any]]) -> Any:
-        """Ask the model once. Errors of the client go through."""
+        """Send one request. Errors of the client pass through."""
         answer = await self._send_request(messages, tools)
         return await collect_reply_async(answer, self._new_stream(), self._on_text) if self._stream else answer
 

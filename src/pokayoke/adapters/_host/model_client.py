@@ -1,4 +1,8 @@
-"""What the plain models share: their SDKs, what a request without tools leaves out, and who reads along in a stream."""
+"""Parts of the models for `guard.loop`: the provider's SDK, the options of a request, and the reply of a stream.
+
+In: the provider's name, options and events. Out: its SDK, the options that it takes, and a whole reply. Never: a
+stream left open.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _TOOL_OPTIONS: Final = ("tool_choice", "parallel_tool_calls")
 
 
 def request_options(options: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
-    """Return the options of a request. Providers refuse those about the use of tools where it offers none."""
+    """Return the options of a request; providers refuse options about tools in a request without tools."""
     return options if tools else {name: value for name, value in options.items() if name not in _TOOL_OPTIONS}
 
 
@@ -35,13 +39,13 @@ def import_sdk(name: Literal["anthropic", "openai"]) -> Any:
 
 
 def emit_text(text: str, on_text: OnText | None) -> None:
-    """Hand a piece of text on, if there is one and somebody reads along."""
+    """Pass a piece of text to `on_text`, if there are both."""
     if text and on_text is not None:
         on_text(text)
 
 
 def collect_reply(events: Any, whole: Stream, on_text: OnText | None) -> dict[str, Any]:
-    """Return the whole reply of a stream, which is closed in any case."""
+    """Return the whole reply of a stream, and close the stream in any case."""
     with events:
         for event in events:
             emit_text(whole.add_event(event), on_text)

@@ -1,7 +1,8 @@
-"""What LiteLLM answers an ADK agent, kept whole until the guard has read it.
+"""The LiteLLM client of an ADK agent, which keeps argument texts until the guard has read them.
 
-ADK parses argument texts by itself: it drops calls it cannot parse, and ends the run when a message was cut.
-So each such text is put aside before ADK sees it, under a key that its parser takes and no model can guess.
+In: LiteLLM's answers. Out: the same, with each argument text that ADK would read otherwise replaced by a key that its
+parser takes and no model can guess. Never: a call that ADK drops because it cannot parse it, or a run that ADK ends
+because a message was cut.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ __all__ = ["GuardClient"]
 
 
 class GuardClient(LiteLLMClient):
-    """For `LiteLlm(model=..., llm_client=GuardClient())`. It keeps no state: one serves any number of agents.
+    """The client of `LiteLlm(model=..., llm_client=GuardClient())`. It keeps no state and serves any number of agents.
 
     Args:
-        inner: the client to ask; None is ADK's own.
+        inner: the client that sends the requests; None is ADK's own.
     """
 
     def __init__(self, inner: LiteLLMClient | None = None) -> None:
-        """Keep whom to ask."""
+        """Keep the inner client."""
         self._inner = inner or LiteLLMClient()
 
     async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
-        """Ask the model. What the client raises goes through."""
+        """Ask the model. Errors of the client pass through."""
         answer = await self._inner.acompletion(model=model, messages=messages, tools=tools, **options)
         calls = original_calls_var.get()
         if calls is None:
@@ -50,17 +51,17 @@ class GuardClient(LiteLLMClient):
                 continue
             for call in asked:
                 _put_aside(call.function, choice.finish_reason, calls)
-            # The calls carry the proof of a cut now. ADK would end the run over it, and nobody would be answered.
+            # The calls that were put aside carry the proof of a cut. ADK would end the run for it, without answers.
             choice.finish_reason = "tool_calls"
         return answer
 
     def completion(self, model: Any, messages: Any, tools: Any, stream: bool = False, **options: Any) -> Any:
-        """Ask the model without awaiting. ADK 2 never does."""
+        """Ask the model synchronously; ADK 2 never does."""
         return self._inner.completion(model=model, messages=messages, tools=tools, stream=stream, **options)
 
 
 async def _whole_calls(stream: AsyncIterator[Any], calls: OriginalCalls) -> AsyncIterator[Any]:
-    """Hand text on as it comes and calls once they are whole, with a stop reason that keeps the run going."""
+    """Pass text on as it comes and calls once they are whole, with a stop reason that keeps the run going."""
     whole = ChatStream()
     last: Any = None
     async for chunk in stream:
@@ -87,20 +88,20 @@ async def _whole_calls(stream: AsyncIterator[Any], calls: OriginalCalls) -> Asyn
 
 
 def _strip_calls(parts: list[Any]) -> None:
-    """Leave of the pieces of calls what nobody but the provider reads, such as the signature of a thought."""
+    """Remove names and arguments from pieces of calls; the rest is for the provider, such as a thought's signature."""
     for part in parts:
         if part.function is not None:
             part.function.name, part.function.arguments = None, ""
 
 
 def _has_broken_off(stream: Any) -> bool:
-    """LiteLLM says `stop` for a stream that ended before its provider said why, and remembers that it did not."""
+    """Return whether a stream ended without its provider's reason: LiteLLM then reports `stop`, and remembers it."""
     known = type(stream).__name__ == "CustomStreamWrapper"  # a router's stream, made of others, does not know
     return known and stream.received_finish_reason is None
 
 
 def _calls_chunk(whole: ChatStream, chunk: Any, calls: OriginalCalls, *, broke_off: bool) -> Any:
-    """Make of a chunk the one that holds all calls, and ends the reply."""
+    """Turn a chunk into the one that holds all calls and ends the reply."""
     from litellm.types.utils import ChatCompletionDeltaToolCall, Function  # noqa: PLC0415 - heavy; here it is loaded
 
     choice = next(one for one in chunk.choices if not one.index)
@@ -116,7 +117,7 @@ def _calls_chunk(whole: ChatStream, chunk: Any, calls: OriginalCalls, *, broke_o
 
 
 def _put_aside(function: Any, stop_reason: Any, calls: OriginalCalls) -> None:
-    """Put the text of a call aside unless ADK's parser reads in it what the guard reads."""
+    """Put the text of a call aside, unless ADK's parser reads the same in it as the guard."""
     text = function.arguments if isinstance(function.arguments, str) else ""
     cut = is_cut(stop_reason)
     if not cut and read_arguments(text).grade == "exact":

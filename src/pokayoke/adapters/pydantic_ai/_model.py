@@ -164,7 +164,8 @@ class RunModelSide(ModelSide):
 
     def without_calls(self, reply: Any) -> Any:
         """Return the reply without calls of tools; those of output tools stay."""
-        dropped = set(map(id, self._tool_calls(reply)))
+        if not (dropped := set(map(id, self._tool_calls(reply)))):
+            return reply
         return replace(reply, parts=[part for part in reply.parts if id(part) not in dropped])
 
     def text(self, reply: Any) -> str | None:

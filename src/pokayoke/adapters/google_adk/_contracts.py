@@ -1,0 +1,94 @@
+"""Contracts from the tools of Google ADK.
+
+In: functions and ADK's tools. Out: one contract per tool. Never: a contract for a tool by which ADK steers itself,
+unless it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, cast
+
+from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
+from pokayoke.core.contract.contract import Contract
+from pokayoke.errors import MissingExtraError, UsageError
+
+try:
+    from google.adk.tools.agent_tool import AgentTool
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.function_tool import FunctionTool
+except ImportError as error:
+    raise MissingExtraError("google-adk", "google-adk") from error
+
+# The modules of ADK's tools that steer ADK itself; every other tool of ADK's reaches something outside.
+_ADK_TOOL_MODULES = (
+    "google.adk.agents.",
+    "google.adk.tools._request_input_tool",
+    "google.adk.tools.agent_tool",
+    "google.adk.tools.example_tool",
+    "google.adk.tools.exit_loop_tool",
+    "google.adk.tools.get_user_choice_tool",
+    "google.adk.tools.google_search_tool",
+    "google.adk.tools.load_artifacts_tool",
+    "google.adk.tools.load_memory_tool",
+    "google.adk.tools.preload_memory_tool",
+    "google.adk.tools.set_model_response_tool",
+    "google.adk.tools.transfer_to_agent_tool",
+    "google.adk.tools.url_context_tool",
+)
+
+
+def contracts(
+    tools: Iterable[Callable[..., Any] | BaseTool],
+    *,
+    reads: Collection[str] = (),
+    destructive: Collection[str] = (),
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Contract]:
+    """Build the contracts of an agent's tools. A tool that is not declared is a write, and its output is unchecked.
+
+    Tools by which ADK steers itself (such as agents as tools) get one only if they are named here.
+
+    Args:
+        tools: the tools of `LlmAgent(tools=...)`; of a toolset, the result of its `get_tools_with_prefix()`.
+        reads: names of the tools that change nothing.
+        destructive: names of the tools whose effect cannot be undone.
+        fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
+
+    Raises:
+        UsageError: something is no tool, or a tool is named that does not exist.
+        ContractError: a field contradicts another or its schema.
+    """
+    named = {*reads, *destructive, *(fields or {})}
+    known = [tool for tool in map(_as_tool, tools) if tool.name in named or not is_framework_tool(tool)]
+    described = [ToolDescription(tool.name, tool.description or "", _declared_schema(tool)) for tool in known]
+    return build_contracts(described, reads=reads, destructive=destructive, fields=fields)
+
+
+def is_framework_tool(tool: Any) -> bool:
+    """Return whether this is a tool by which ADK steers itself."""
+    if isinstance(tool, AgentTool):
+        return True
+    function = getattr(tool, "func", None)
+    module = str(getattr(tool if function is None else function, "__module__", ""))
+    return module.startswith(_ADK_TOOL_MODULES)
+
+
+def _as_tool(one: Any) -> Any:
+    if isinstance(one, BaseTool):
+        return one
+    if callable(one):
+        return FunctionTool(one)
+    raise UsageError(
+        f"{one!r} is no tool: hand over functions and tools; of a toolset, `await toolset.get_tools_with_prefix()`"
+    )
+
+
+def _declared_schema(tool: Any) -> Mapping[str, Any]:
+    """Return the JSON Schema of a tool's arguments that the model reads."""
+    declared = tool._get_declaration()  # noqa: SLF001 - what ADK itself offers the model
+    if declared is not None and declared.parameters_json_schema is not None:
+        return cast("Mapping[str, Any]", declared.parameters_json_schema)
+    if declared is not None and declared.parameters is not None:
+        return cast("Mapping[str, Any]", declared.parameters.json_schema.model_dump(mode="json", exclude_none=True))
+    return {"type": "object", "properties": {}}
