@@ -1,12 +1,14 @@
-"""Five guardrails for people who want only those: each stands alone, none needs a `Guard`.
+"""Five independent guardrails that need no `Guard`.
 
-The names and shapes are the usual ones of such helpers. What they do differs where those guess:
+In: argument text, a tool name, a result, a path, a history.
+Out: the checked value, or an exception that says what is wrong.
+Never: guess. The names and signatures are those of common helpers, which do:
 
-- `safe_parse_args` never completes or invents: text that could mean something else is refused.
+- `safe_parse_args` refuses ambiguous text instead of completing it.
 - `validate_tool_name` is exact.
-- `safe_serialize` refuses what has no JSON form instead of handing the model a `str()` of it.
+- `safe_serialize` refuses a value without a JSON form instead of passing its `str()` to the model.
 - `safe_path` refuses every form that leaves the root on any system, links included.
-- `check_context` never parts a tool call from its result.
+- `check_context` never separates a tool call from its result.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ class ArgumentsRefused(PokayokeError, ValueError):  # noqa: N818 - the name says
     """Argument text cannot be read without guessing, or does not fit its schema.
 
     Attributes:
-        findings: what is wrong; the message is the hint of each, ready for the model.
+        findings: the problems; the message joins their hints, ready for the model.
     """
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
-        """Make the message of the findings' hints."""
+        """Build the message from the findings' hints."""
         super().__init__(neutralise(" ".join(finding.hint or finding.message for finding in findings)))
         self.findings = findings
 
@@ -56,11 +58,11 @@ class NotSerialisable(PokayokeError, TypeError):  # noqa: N818 - the name says w
     """A tool result has no JSON form.
 
     Attributes:
-        finding: what is wrong and where.
+        finding: the problem and its place.
     """
 
     def __init__(self, finding: Finding) -> None:
-        """Keep the finding beside its message."""
+        """Keep the finding; its message is the exception's."""
         super().__init__(finding.message)
         self.finding = finding
 
@@ -71,15 +73,15 @@ def safe_parse_args(
     """Read the argument text of a tool call.
 
     Args:
-        raw: the text as the provider sent it, or the dict a client has made of it.
+        raw: the text as the provider sent it, or the dict a client has parsed from it.
         schema: JSON Schema of the arguments; a `Schema` from `compile_schema` saves compiling it each time.
 
     Returns:
-        the arguments. Provable repairs (a trailing comma, single quotes, a code fence) are made, nothing
-        else is; with a schema the arguments also fit it.
+        the arguments. Only provable repairs are made (a trailing comma, single quotes, a code fence); with a
+        schema the arguments also fit it.
 
     Raises:
-        ArgumentsRefused: the text can be read in more than one way, is cut off, or does not fit.
+        ArgumentsRefused: the text is ambiguous, cut off, or does not fit the schema.
     """
     compiled = schema if schema is None or isinstance(schema, Schema) else compile_schema(schema)
     reading = read_arguments(raw, schema=compiled)
@@ -92,14 +94,14 @@ def safe_parse_args(
 
 
 def validate_tool_name(name: str, valid: Collection[str]) -> bool:
-    """Tell whether a tool exists under exactly this name.
+    """Return whether a tool has exactly this name.
 
     Args:
         name: the name the model wrote.
-        valid: the names of the tools there are.
+        valid: the names of the existing tools.
 
     Raises:
-        UsageError: `valid` is one text, of which any part would pass.
+        UsageError: `valid` is a text, any part of which would pass.
     """
     if isinstance(valid, str):
         raise UsageError(f"valid must be a set or list of tool names, got the text {valid!r}")
@@ -107,10 +109,10 @@ def validate_tool_name(name: str, valid: Collection[str]) -> bool:
 
 
 def safe_serialize(result: Any) -> str:
-    """Write a tool result as JSON text.
+    """Return a tool result as JSON text.
 
     Args:
-        result: what the tool returned; dataclasses, dates, decimals and the like are written faithfully.
+        result: the tool's result; dataclasses, dates, decimals and the like are written exactly.
 
     Raises:
         NotSerialisable: the result holds a function, a generator, NaN, a cycle or the like.
@@ -124,15 +126,15 @@ def safe_serialize(result: Any) -> str:
 def safe_path(path: str | Path, root: str | Path) -> Path:
     """Resolve a path inside a workspace.
 
-    The answer is a plain `Path` and holds for this moment; where others may change the workspace, open
-    the file with `pokayoke.open_beneath(root, relative, mode)` instead, which checks and opens in one act.
+    The result is a plain `Path` and true only at this moment. Where others may change the workspace, use
+    `pokayoke.open_beneath(root, relative, mode)` instead, which checks and opens in one step.
 
     Args:
         path: the path as the model sent it.
         root: the workspace, an existing folder.
 
     Returns:
-        the absolute path, links followed.
+        the absolute path, with links resolved.
 
     Raises:
         PathEscape: (a ValueError) the path is malformed, leaves the root, or is no ordinary file.
@@ -146,7 +148,7 @@ def safe_path(path: str | Path, root: str | Path) -> Path:
 
 
 def check_context(messages: Sequence[Any], max_tokens: int, threshold: float = 0.7) -> list[Any]:
-    """Shorten a history that has grown above a share of its window.
+    """Shorten a history that exceeds a share of its window.
 
     Args:
         messages: the history; not changed.
@@ -154,8 +156,8 @@ def check_context(messages: Sequence[Any], max_tokens: int, threshold: float = 0
         threshold: share of the window above which the history is shortened.
 
     Returns:
-        a new list with the system prompt, the first user message, a note for what was left out, and the
-        last ten messages. If even these are larger than the window a warning is logged.
+        a new list with the system prompt, the first user message, a note about the left-out messages, and the
+        last ten messages. If even these exceed the window, a warning is logged.
 
     Raises:
         UsageError: an argument is out of range.

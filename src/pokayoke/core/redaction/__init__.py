@@ -1,1 +1,1 @@
-"""Removes secrets from everything that is written."""
+"""Redaction: removes secrets from everything that is written."""

@@ -1,6 +1,8 @@
-"""Payment card numbers in a text: where one stands among other digits, and whether it is one.
+"""Finds payment card numbers in a text.
 
-What enters: texts. What leaves: yes or no, or the text with `[redacted]` in it.
+In: texts.
+Out: True or False, or the text with `[redacted]` in place of each card number.
+Never: miss a card number next to other digits, such as an expiry date or an amount.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from pokayoke.core.redaction.prefilter import AFTER_GAP
 
 _DIGITS: Final = re.compile(rf"(?:(?<![0-9A-Za-z.])|{AFTER_GAP})[0-9](?:[ -]?[0-9]){{13,}}(?![0-9A-Za-z])")
 _GROUP: Final = re.compile(r"[0-9]+")
-# How a card number is written among other digits (an expiry, a CVV, an amount): as printed, or in one piece.
-# By the size of the first group.
+# Layouts of a card number among other digits (an expiry, a CVV, an amount), by the size of the first group: as
+# printed, or in one piece.
 _LAYOUTS: Final = {4: ((4, 4, 4, 4, 3), (4, 4, 4, 4), (4, 6, 5), (4, 6, 4)), 6: ((6, 13),)}
 _IBAN_START: Final = re.compile(r"[A-Z]{2}[0-9]{2}[ -]\Z")
 
@@ -25,7 +27,7 @@ def hide_cards(text: str, hidden: str) -> str:
 
 
 def _without_cards(found: re.Match[str], hidden: str) -> Iterator[str]:
-    """The pieces of one run of digits, spaces and dashes."""
+    """Yield the pieces of one run of digits, spaces and dashes, card numbers hidden."""
     run, done = found[0], 0
     groups = [group.span() for group in _GROUP.finditer(run)]
     sizes = [end - start for start, end in groups]
@@ -49,7 +51,7 @@ _LUHN_DOUBLES: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 
 
 def is_card(text: str) -> bool:
-    """True if these digits (spaces and dashes aside) are a payment card number with a valid check digit."""
+    """Return whether these digits (ignoring spaces and dashes) are a payment card number with a valid check digit."""
     digits = text.replace(" ", "").replace("-", "")
     if not _CARD.fullmatch(digits):
         return False

@@ -1,6 +1,8 @@
-"""Secrets met before: what stood under a secret name in a run is hidden wherever it stands later.
+"""Remembers the secrets of a run, so that they are hidden wherever they occur later.
 
-What enters: values, later texts and JSON bytes. What leaves: yes or no, or the text with `[redacted]` in it.
+In: values found under a secret name, later texts, JSON bytes.
+Out: True or False, or the text with `[redacted]` in place of each secret.
+Never: grow without bound; keep a value so short that hiding it would hide the trace.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ HIDDEN: Final = "[redacted]"
 
 
 class KnownSecrets:
-    """Values that stood under a secret name in this run, and must not come back elsewhere.
+    """Values found under a secret name in this run, which must not occur elsewhere.
 
     Values under 6 characters are not kept: hiding every `1234` would hide the trace itself.
     """
@@ -32,7 +34,7 @@ class KnownSecrets:
         return len(self._needles)
 
     def add(self, value: Any) -> None:
-        """Remember every text and number in a secret value; the latest 64 stay remembered."""
+        """Remember every text and number in a secret value; the latest 64 are kept."""
         if isinstance(value, dict):
             value = list(cast("dict[str, Any]", value).values())
         if isinstance(value, list):
@@ -46,7 +48,7 @@ class KnownSecrets:
                 del self._needles[next(iter(self._needles))]
 
     def is_within(self, data: bytes) -> bool:
-        """True if one of the remembered values stands in these JSON bytes."""
+        """Return whether these JSON bytes hold one of the remembered values."""
         return any(needle in data for forms in self._encoded_forms() for needle in forms.values())
 
     def hide_values(self, text: str) -> str:
@@ -57,13 +59,13 @@ class KnownSecrets:
 
     def _encoded_forms(self) -> list[dict[str, bytes]]:
         for text, forms in self._needles.items():
-            if not forms:  # made when first looked for: of a thousand, most are never
+            if not forms:  # built at the first search, as most are never searched for
                 self._needles[text] = {form: msgspec.json.encode(form)[1:-1] for form in _forms_of(text)}
         return [*self._needles.values()]
 
 
 def _forms_of(text: str) -> set[str]:
-    """How a text may stand in another one: as it is, in JSON (also of ASCII only, and twice), in a URL, as Python."""
+    """Return the forms of a text inside another: plain, JSON (also ASCII-only, and twice), URL, Python literal."""
     inside, plain = msgspec.json.encode(text)[1:-1].decode(), _in_ascii(text)
     forms = {text, inside, plain, _in_ascii(plain), repr(text)[1:-1], repr(text.encode())[2:-1]}
     return forms | {quote(text), quote(text, safe=""), quote_plus(text)}

@@ -1,7 +1,8 @@
-"""Quick looks for secrets: what has to stand in a text for any of the exact rules to apply.
+"""Fast searches that decide which of the exact secret rules a text needs.
 
-What enters: JSON as bytes, or a text, as it is written and in lower case. What leaves: which looks found something.
-What must never happen here: a secret that the exact rules know, and no look finds.
+In: JSON as bytes, or a text, as written and in lower case.
+Out: the prefilters that match.
+Never: miss a secret that an exact rule would find.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from typing import Final, NamedTuple
 
 from pokayoke.core.text.regex import linear_search
 
-# What a secret is called, for two readers: `~` is where the parts of a name may be held apart.
+# Names of secrets; `~` is where a separator may stand between the parts of a name.
 _CARD: Final = "card~n(?:o|umber)|(?:functions|subscription)~key|connection~string"
 NAMES: Final = (
     r"pass~w(?:or)?[dt]|pass~phrase|pass~code|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
     rf"|(?:api|private|access|signing|encryption)~key|{_CARD}|密码|密碼|密钥|密鑰|令牌|口令"
 )
-# Names so short that only a word of its own counts: `pinCode` and `PIN_2`, but neither `spin` nor `PING`.
+# Short names, which count only as a separate word: `pinCode` and `PIN_2`, but neither `spin` nor `PING`.
 SHORT_NAMES: Final = ("auth", "pin", "otp", "cvv", "cvc", "ssn")
-# In JSON text, a control character that holds parts apart is spelled with letters.
+# In JSON text, a control character that separates parts is written with letters.
 SPELLED_GAP: Final = r"\\[bfnrt]|\\u00[01][0-9a-f]"
 AFTER_GAP: Final = r"(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f])"
-"""Right behind such a character: the letter there belongs to it, and not to what begins."""
+"""Directly after such a character: its letter does not belong to the word that follows."""
 _GAP: Final = f"(?:[^0-9a-z]|{SPELLED_GAP})*"
 _NAME: Final = NAMES.replace("~", _GAP) + "|pass(?:[^0-9a-z]|$)"
-# For themselves, by the letters they begin with: many texts hold those, and would be searched for all names.
+# Searched separately: many texts hold the letters they begin with, and would be searched for all names.
 _CARD_NAME: Final = _CARD.replace("~", _GAP)
-# Literals without which no name and no shape can apply, for lower-cased text. All of them are searched at once
-# first (63 at most, see `linear_search`); only a hit asks the exact rules.
+# Every name and shape holds one of these literals, in lower-cased text. All are searched at once (63 at most, see
+# `linear_search`); only a hit leads to the exact rules.
 _NAME_LITERALS: Final = (
     "pass|secret|token|cookie|credential|bearer|authorization|kennwort|contrase"
     "|private|access|signing|encryption|密码|密碼|密钥|密鑰|令牌|口令"
@@ -42,7 +43,7 @@ _SHAPE_LITERALS: Final = (
     r"|xapp-|whsec_|dckr_|dop_v1_|hvs\.[0-9a-z]{8}|ntn_[0-9a-z]{8}|lin_api_|shpat_|atatt[0-9a-z]{8}|sig=|accountkey="
     r"|pmak-|nrak-"
 )
-# These are searched in the text as it is written: case tells `pinCode` from `pincushion`.
+# Searched in the text as written: case separates `pinCode` from `pincushion`.
 _SHORT_SHAPES: Final = (
     r"eyJ[0-9A-Za-z_-]{6}|hf_[0-9A-Za-z]{8}|sk-[0-9A-Za-z_-]{6}|SG\.[0-9A-Za-z_-]{6}|:AA[0-9A-Za-z_-]{6}|xox[a-eprs][-.]"
     r"|gl(?:dt|ptt)-|shpss_|figd_|glsa_|dp\.pt\.|rubygems_|pscale_|sq0csp-|\.atlasv1\."
@@ -76,7 +77,7 @@ class _Searches(NamedTuple):
 
 @functools.cache
 def _compile_searches() -> _Searches:
-    """Compile once, and not while importing: it takes milliseconds."""
+    """Compile the searches once, at first use: it takes milliseconds."""
     bare_shapes = re.sub(r"\[.*?\}", "", _SHAPE_LITERALS)
     literals = f"{_NAME_LITERALS}|{bare_shapes}"
     short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
@@ -84,19 +85,19 @@ def _compile_searches() -> _Searches:
     return _Searches(*map(linear_search, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
 
 
-# The searches run on ASCII five times as fast. In text of other letters these are all that they look for beside
-# ASCII, by the first byte; and none of them counts characters of any kind.
+# The searches are five times as fast on ASCII. These are the first bytes of all non-ASCII characters they look for,
+# and none of the searches counts characters of any kind.
 _NON_ASCII_LEADS: Final = b"\xe4\xe5"
 
 
 def search_text(data: bytes) -> tuple[str, str]:
-    """Return text to ask the searches about, as written and in lower case: the same, or ASCII that answers alike.
+    """Return the text to search, as written and in lower case: the same text, or ASCII with the same matches.
 
     Args:
         data: text in UTF-8.
 
     Raises:
-        UnicodeDecodeError: it is anything else.
+        UnicodeDecodeError: the data is not UTF-8.
     """
     if data.isascii():
         text = str(data, "ascii")
@@ -118,7 +119,7 @@ def _has_short_secret(text: str, lowered: str) -> bool:
     return search.short(text) and (search.short_shape(text) or search.word(text) or search.name(lowered))
 
 
-# Looking for one character costs next to nothing, and most texts hold neither.
+# A search for one character costs almost nothing, and most texts hold neither.
 def _has_url_login(_: str, lowered: str) -> bool:
     return "@" in lowered and _compile_searches().login(lowered)
 
@@ -128,7 +129,7 @@ def _has_escaped_letter(_: str, lowered: str) -> bool:
 
 
 def has_card_digits(text: str, _: str) -> bool:
-    """True if a text holds what could be a card number: a cheap look, `is_card` decides."""
+    """Return whether a text may hold a card number; `is_card` decides."""
     return _compile_searches().card(text)
 
 
@@ -140,12 +141,12 @@ PREFILTERS: Final[tuple[Prefilter, ...]] = (
     _has_escaped_letter,
     has_card_digits,
 )
-"""What any built-in rule needs, by kinds. Each is asked about a text as it is written and in lower case; what one of
-them does not find in the JSON text of a value, it finds in no text of the value either."""
+"""The prefilters, one per kind of built-in rule. Each takes a text as written and in lower case. One that finds nothing
+in the JSON text of a value finds nothing in any text inside the value."""
 
 
 def matching_prefilters(text: str, lowered: str) -> tuple[Prefilter, ...]:
-    """Return the looks that find something in a text."""
+    """Return the prefilters that match a text."""
     search = _compile_searches()
     if not (
         search.literal(lowered)
@@ -155,5 +156,5 @@ def matching_prefilters(text: str, lowered: str) -> tuple[Prefilter, ...]:
         or _has_url_login(text, lowered)
         or _has_escaped_letter(text, lowered)
     ):
-        return ()  # as most texts: what any of the looks begins with is not there
+        return ()  # true of most texts: none of the prefilters can match
     return tuple([look for look in PREFILTERS if look(text, lowered)])

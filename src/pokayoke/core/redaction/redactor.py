@@ -1,16 +1,15 @@
-"""Secrets out of everything that is written down: JSON payloads, trace lines, exception texts.
+"""Removes secrets from JSON payloads, trace lines and texts.
 
-What enters: canonical JSON bytes, a JSON value or a text. What leaves: the same with `[redacted]`
-in place of every secret. What must never happen here: an exception, a hang, or a secret that
-survives because redaction failed; then the payload becomes `[redaction failed]`.
+In: canonical JSON bytes, a JSON value or a text.
+Out: the same with `[redacted]` in place of every secret.
+Never: raise; hang; leave a secret because redaction failed: then the payload becomes `[redaction failed]`.
 
-Four things make a value secret: the name it stands under (`password`, `apiKey`, a configured field,
-a name marked by the tool's contract), its own shape (`sk-...`, a JWT, a PEM key, a card number), a
-configured pattern, and having been seen under a secret name before (`KnownSecrets`): that last one catches the
-exception text that repeats the password it was called with.
+A value is secret because of its name (`password`, `apiKey`, a configured field, a name marked by the tool's
+contract), its shape (`sk-...`, a JWT, a PEM key, a card number), a configured pattern, or because it occurred under
+a secret name before (`KnownSecrets`): the last rule catches an exception text that repeats the password of its call.
 
-Most payloads hold nothing of this kind, so the decision falls on the bytes, without a walk: a few
-dozen literals are searched at once by the SIMD engine behind jsonschema-rs, and only a hit is parsed.
+Most payloads hold no secret, so the bytes are searched first, without a walk: the SIMD engine behind jsonschema-rs
+searches a few dozen literals at once, and only a hit is parsed.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ REDACTION_FAILED_JSON: Final = b'"[redaction failed]"'
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-# Fields of a finding or a correction that repeat the value it is about.
+# Fields of a finding or a correction that repeat the value.
 _VALUE_FIELDS: Final = frozenset({"before", "after", "data", "message", "hint", "got"})
 
-# How a list of settings, headers or environment variables names what stands beside it under `value`.
+# Fields that name the value in a list of settings, headers or environment variables.
 _LABELS: Final = frozenset({"name", "key", "field", "header", "variable"})
 
 _PAYLOADS: Final = frozenset({"arguments", "result", "raw"})
@@ -47,7 +46,7 @@ _REMEMBERED_NAMES: Final = 4_096
 
 
 class _NameSet:
-    """The rules for one set of names, the search without whose hit none applies, and what was found harmless."""
+    """The rules for one set of names, their prefilter, and a cache of harmless names."""
 
     __slots__ = ("harmless", "hit", "rules")
 
@@ -59,15 +58,15 @@ class _NameSet:
 
 
 class Redactor:
-    """Takes secrets out of payloads, trace lines and texts. Immutable and safe to share.
+    """Removes secrets from payloads, trace lines and texts. Immutable and safe to share.
 
     Args:
-        fields: names whose values are never written, beside the built-in ones. Case, `-`, `_`, `.`
-            and spaces make no difference; of a path only the last segment counts.
+        fields: names whose values are never written, in addition to the built-in ones. Case, `-`, `_`, `.`
+            and spaces are ignored; of a path only the last segment counts.
         patterns: regular expressions (ECMA-262 as in JSON Schema, without look-around and
-            back-references, so that no text can make them hang). What they match is never written.
-        own: the user's redactor: takes a payload as a JSON value, and returns what may be written instead,
-            which is searched like any other. One that raises costs the payload, never the call.
+            back-references, so that no text makes them hang). Their matches are never written.
+        own: the user's redactor: takes a payload as a JSON value and returns the value to write, which is then
+            searched like any other. If it raises, the payload is lost, never the call.
 
     Raises:
         PolicyError: a pattern does not compile, or matches the empty text.
@@ -80,7 +79,7 @@ class Redactor:
         self._patterns = tuple(SecretPattern(text) for text in patterns)
         self._fields = frozenset(fold_field_name(name) for name in fields)
         self._rules: dict[tuple[str, ...], _NameSet] = {(): _NameSet(self._fields)}
-        # A pattern that could match across a JSON escape cannot be judged on the bytes: then all are walked.
+        # A pattern that may match across a JSON escape cannot be searched in the bytes: then every payload is walked.
         self._walk_all = any(p.prefilter is None for p in self._patterns)
         sources = [p.prefilter for p in self._patterns if p.prefilter is not None]
         self._pattern_hit = linear_search("|".join(f"(?:{s})" for s in sources)) if sources else None
@@ -94,7 +93,7 @@ class Redactor:
         return names
 
     def is_clean(self, data: bytes, *, marks: tuple[str, ...] = ()) -> bool:
-        """True if nothing in these canonical JSON bytes can be secret (no walk is needed).
+        """Return whether these canonical JSON bytes hold no possible secret, so that no walk is needed.
 
         Args:
             data: JSON as orjson or msgspec writes it: UTF-8, no needless escapes.
@@ -103,8 +102,8 @@ class Redactor:
         return self._walk_of(data, marks, KnownSecrets()) is None
 
     def _walk_of(self, data: bytes, marks: tuple[str, ...], seen: KnownSecrets) -> _RedactionWalk | None:
-        """The walk that canonical JSON bytes need, or None if they need none."""
-        if self._own is not None:  # nobody knows what it returns
+        """Return the walk that canonical JSON bytes need, or None."""
+        if self._own is not None:  # its result may be anything
             return self._whole_walk(marks, seen)
         looks, names = matching_prefilters(*search_text(data)), self._name_set(marks)
         custom = names.hit is not None and names.hit(str(data, "utf-8").lower())
@@ -114,7 +113,7 @@ class Redactor:
         return None
 
     def _whole_walk(self, marks: tuple[str, ...], seen: KnownSecrets) -> _RedactionWalk:
-        """The walk for what was not looked at as bytes."""
+        """Return the walk for a value that was not searched as bytes."""
         names = self._name_set(marks)
         return _RedactionWalk(names, self._patterns, PREFILTERS, seen, custom=bool(names.rules.custom))
 
@@ -124,7 +123,7 @@ class Redactor:
         Args:
             data: canonical JSON bytes of one value.
             marks: names that the tool's contract marks as secret.
-            seen: secrets met before, those of this payload are added; None for those of this payload only.
+            seen: secrets of the run, to which those of this payload are added; None for those of this payload only.
         """
         seen = KnownSecrets() if seen is None else seen
         try:
@@ -138,10 +137,10 @@ class Redactor:
     def redact_event(
         self, line: bytes, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None
     ) -> bytes | None:
-        """Return a trace line without secrets, or None if it could not be made safe.
+        """Return a trace line without secrets, or None if redaction failed.
 
-        The names at the top of an event are ours, so they are never taken for a tool's field. `args_hash` is that
-        of what the line shows where that is less than there was: by the other one, a hidden PIN could be tried out.
+        The top-level names of an event are ours and never count as a tool's fields. Where arguments are hidden,
+        `args_hash` is the hash of the visible ones: with the other hash a hidden PIN could be guessed.
 
         Args:
             line: the event as canonical JSON, without a newline.
@@ -163,7 +162,7 @@ class Redactor:
             return None
 
     def redact_value(self, value: Any, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None) -> Any:
-        """Return a JSON value without secrets; `[redaction failed]` if that was impossible."""
+        """Return a JSON value without secrets, or `[redaction failed]`."""
         seen = KnownSecrets() if seen is None else seen
         try:
             cleaned = self._whole_walk(marks, seen).walk_value(self._apply_own_redactor(value))
@@ -180,7 +179,7 @@ class Redactor:
             return REDACTION_FAILED
 
     def _misspelled_names(self, event: dict[str, Any], marks: tuple[str, ...]) -> list[str]:
-        """Names in an event that the schema does not know, and that were meant for that of a secret."""
+        """Return the misspelled names of secret fields in an event."""
         found = [(one.get("before"), one.get("after")) for one in _field_renames(event.get("corrections", ()))]
         for one in event.get("findings", ()):
             found += [
@@ -190,7 +189,7 @@ class Redactor:
         return [written for written, meant in found if written and meant and rules.is_secret(meant)]
 
     def _apply_own_redactor(self, payload: Any) -> Any:
-        """What the user's redactor makes of a payload."""
+        """Return the result of the user's redactor for a payload."""
         if self._own is None:
             return payload
         try:
@@ -206,11 +205,11 @@ class _RedactionWalk:
     """A walk through one value, text by text.
 
     Args:
-        names: those that make a value secret.
-        patterns: the configured ones.
-        looks: those that may find something.
-        seen: where hidden values are remembered.
-        custom: True if a configured name may stand in a text.
+        names: rules for names that make a value secret.
+        patterns: the configured patterns.
+        looks: the prefilters that matched.
+        seen: receives the hidden values.
+        custom: True if a text may hold a configured name.
     """
 
     __slots__ = ("_cards", "_custom", "_looks", "_names", "_patterns", "_seen")
@@ -228,11 +227,11 @@ class _RedactionWalk:
         self._custom, self._cards = custom, has_card_digits in looks
 
     def walk_members(self, event: dict[str, Any]) -> dict[str, Any]:
-        """An object whose own names are harmless."""
+        """Walk an object whose own names are harmless."""
         return {key: self.walk_value(item) for key, item in event.items()}
 
     def walk_value(self, value: Any) -> Any:
-        """Any JSON value."""
+        """Walk any JSON value."""
         if isinstance(value, str):
             return self.walk_text(value)
         if isinstance(value, dict):
@@ -247,12 +246,12 @@ class _RedactionWalk:
         if isinstance(value, bool) or value is None or not (self._cards or self._patterns):
             return value
         digits = str(value)
-        # A column that misses a value makes floats of its numbers.
+        # A column with a missing value turns its numbers into floats.
         secret = (self._cards and is_card(digits.removesuffix(".0"))) or any(p.found(digits) for p in self._patterns)
         return HIDDEN if secret else value
 
     def walk_text(self, text: str) -> str:
-        """A text that is a value."""
+        """Redact a text that is a value."""
         return self._hide_secrets(text, self._seen)
 
     def _hide_secrets(self, text: str, seen: KnownSecrets) -> str:
@@ -272,7 +271,7 @@ class _RedactionWalk:
         return False
 
     def _safe_name(self, key: str, known: Container[str]) -> str:
-        """A name as it may be written; two secret ones do not become one."""
+        """Return a name as it may be written; two secret names stay different."""
         harmless = self._names.harmless
         if key in harmless:
             return key
@@ -284,7 +283,7 @@ class _RedactionWalk:
         return name
 
     def _walk_pairs(self, pairs: Sequence[Any]) -> list[Any]:
-        """Names and values as a list of headers holds them."""
+        """Redact names and values in the form of a list of headers."""
         return [[*self._walk_object({name: item}).popitem()] for name, item in pairs]
 
     def _walk_object(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -301,19 +300,19 @@ class _RedactionWalk:
                 self._seen.add(item)
                 result[name] = HIDDEN
             elif secret_place and key in _VALUE_FIELDS and item:
-                result[name] = HIDDEN  # our words around it are no secrets; it is met in the payload, too
+                result[name] = HIDDEN  # our own words are not secret; the value also occurs in the payload
             else:
                 result[name] = self.walk_value(item)
         return result
 
 
 def _field_renames(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What tells of a field that came under another name."""
+    """Redact the report about a field that came under another name."""
     return [one for one in told if one.get("rule") == "field_name"]
 
 
 def _is_pair(item: Any) -> bool:
-    """True for a name with one value, as in a list of headers."""
+    """Return whether this is a name with one value, as in a list of headers."""
     if not isinstance(item, (list, tuple)):
         return False
     pair = cast("Sequence[Any]", item)
@@ -321,14 +320,14 @@ def _is_pair(item: Any) -> bool:
 
 
 def _hide_known(data: bytes, seen: KnownSecrets) -> bytes:
-    """Take out what was seen under a secret name earlier, wherever it stands now."""
+    """Hide earlier values of secret names, wherever they occur now."""
     if not seen.is_within(data):
         return data
     return _encode(_hide_in_value(_decode(data), seen))
 
 
 def _rehash_arguments(line: bytes, redacted: bytes) -> bytes:
-    """An event without the hash of arguments that are hidden in it."""
+    """Return an event without the hash of its hidden arguments."""
     if line == redacted:
         return line
     before, after = _decode(line), _decode(redacted)

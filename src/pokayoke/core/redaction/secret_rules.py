@@ -1,8 +1,9 @@
-"""What a secret is: names, shapes, card numbers and patterns.
+"""Rules that define a secret: names, shapes, card numbers and patterns.
 
-What enters: names of fields, free texts. What leaves: yes or no, or the text
-with `[redacted]` in it. What must never happen here: a regular expression whose time is not linear in
-the text (user patterns run on the linear engine behind jsonschema-rs, ours are bounded).
+In: names of fields, free texts.
+Out: True or False, or the text with `[redacted]` in it.
+Never: use a regular expression whose time is not linear in the text: user patterns run on the linear engine behind
+jsonschema-rs, ours are bounded.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SECRET_NAME: Final = re.compile(
     .replace("card~n(?:o|", "(?<![a-z])card~n(?:o[_-]|")
     .replace("~", "[_-]?")
     + f"|_pwd|_(?:{'|'.join(SHORT_NAMES)})_"
-    # `smtpPass`, but neither `pass_rate` nor `boardingPass`; alone it may be a verdict, so that more has to be seen.
+    # `smtpPass`, but neither `pass_rate` nor `boardingPass`; alone it may be a verdict, so more evidence is needed.
     + "|_(?:db|database|user|admin|root|login|e?mail|smtp|imap|s?ftp|ssh|mysql|pg|redis|mongo|proxy)_pass_ |^_pass_ "
 )
 _TO_LOWERCASE: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -42,12 +43,12 @@ _REMEMBERED_NAMES: Final = 4_096
 
 
 def fold_field_name(name: str) -> str:
-    """Return a configured field name without what may differ: case, `-`, `_`, `.`, spaces, its path."""
+    """Return a configured field name without case, `-`, `_`, `.`, spaces and its path."""
     last = re.split(r"[./]", name.strip("./ "))[-1]
     return re.sub(r"[-_\s]", "", last).lower()
 
 
-# What `fold_field_name` leaves out of a name, as it stands in JSON text.
+# The characters that `fold_field_name` removes, as written in JSON text.
 _CUSTOM_GAP: Final = rf"(?:[-_\s\x85]|{SPELLED_GAP})*"
 
 
@@ -56,7 +57,7 @@ def _in_json(char: str) -> str:
 
 
 class NameRules:
-    """Decides by name; remembers what it decided.
+    """Decides by name whether a value is secret; caches its decisions.
 
     Args:
         custom: names from the configuration and from contract marks, as `fold_field_name` returns them.
@@ -69,14 +70,14 @@ class NameRules:
         self._kinds: dict[str, str] = {}
 
     def custom_prefilter(self) -> str | None:
-        """Return a pattern without which none of the custom names can occur, or None without names."""
+        """Return a pattern that matches wherever a custom name may occur, or None without names."""
         if not self.custom:
             return None
         spelled = (_CUSTOM_GAP.join(_in_json(char) for char in name) for name in sorted(self.custom))
         return "(?i)" + "|".join(spelled)
 
     def kind_of(self, name: str) -> str:
-        """Return what a name makes of its value.
+        """Return the kind of a name.
 
         It is `""` (harmless), `"secret"`, `"count"` (only numbers are harmless), `"custom"`, or `"verdict"`: numbers
         are harmless, and text is secret only if the name is a member's or an equals sign follows.
@@ -103,13 +104,13 @@ class NameRules:
         return "count" if counts else "secret"
 
     def is_secret(self, name: str) -> bool:
-        """True if text under this name is secret."""
+        """Return whether a text under this name is secret."""
         return bool(self.kind_of(name))
 
     def needs_hiding(self, name: str, value: Any) -> bool:
-        """True if this value, under this name, must not be written.
+        """Return whether this value must not be written under this name.
 
-        Truth values, null and empty values tell nothing under a built-in name and stay readable.
+        Booleans, null and empty values reveal nothing under a built-in name and stay readable.
         """
         kind = self.kind_of(name)
         if kind == "custom":
@@ -134,7 +135,7 @@ class SecretPattern:
             None if this one could match across a JSON escape (anchors, dots, quotes, negations).
 
     Raises:
-        PolicyError: it does not compile on the linear engine, or it matches the empty text.
+        PolicyError: the pattern does not compile on the linear engine, or matches the empty text.
     """
 
     __slots__ = ("found", "prefilter")
@@ -150,8 +151,8 @@ class SecretPattern:
             ) from None
         if self.found(""):
             raise PolicyError(f"trace.redact_patterns: {source!r} matches the empty text and would hide everything.")
-        # Nothing in a plain pattern matches a quote, a backslash or white space. So its matches stand
-        # in the JSON text as they stand in the string, and never reach beyond one word.
+        # No part of a plain pattern matches a quote, a backslash or white space. So its matches are the same
+        # in the JSON text as in the string, and lie within one word.
         self.prefilter = source.replace(r"\b", "") if _PLAIN.fullmatch(source) else None
 
     def hide_matches(self, text: str) -> str:
@@ -165,7 +166,7 @@ class SecretPattern:
         return "".join(HIDDEN if self.found(word) else word for word in words)
 
 
-# A character as JSON may write it, pairs of halves as one; none that ends a string or a line while it is spelled.
+# An escaped character in JSON, a surrogate pair as one; none that ends a string or a line once it is decoded.
 _JSON_ESCAPE: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|\\u(?!00[01]|0022|005[cC]|[dD][89a-fA-F])[0-9a-fA-F]{4}"
@@ -186,11 +187,11 @@ _SHAPES: Final = re.compile(
     r"|(?:(?<=[?&]sig=)|(?<=AccountKey=)|(?<=[?&;-]Signature=))[\w%+/=~-]{16,}"
     r"|(?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]{24,}"
     r"|(?:sbp|nfp)_\w{16,}|(?:PMAK|NRAK)-[\w-]{16,}|hf_\w{16,}|pypi-[\w-]{16,}|eyJ[\w-]{8,}(?:\.[\w-]*){0,4})"
-    r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # of a Telegram bot; its URLs have `bot` before it
+    r"|(?<!\d)\d{8,10}:AA[\w-]{30,}",  # a Telegram bot; its URLs have `bot` before it
     re.ASCII,
 )
 _BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=-]{6,}")
-# An unescaped password may hold the sign that ends it: then the last one before a path or a query counts.
+# An unescaped password may hold an @: then the last one before a path or a query counts.
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
 _ASSIGNMENT: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)[^\S\r\n])?[\w.-]+)"
@@ -202,8 +203,8 @@ _ASSIGNMENT: Final = re.compile(
 )
 _MEMBER_SIGNS: Final = frozenset("=\"'")
 _SIGN: Final = re.compile(r"[=:：]|->|--")
-"""What stands in every text that `_ASSIGNMENT` finds something in."""
-# What may follow a secret name. An unquoted object or list is taken to the end: where it closes is unknown.
+"""A sign that every match of `_ASSIGNMENT` holds."""
+# The value after a secret name. An unquoted object or list extends to the end, as its end is unknown.
 _VALUE: Final = re.compile(
     r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*"  # a block of YAML
     r"|(\"{3}|'{3})[\s\S]*?(?:\2|\Z)|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?"
@@ -213,18 +214,18 @@ _TO_LINE_END: Final = re.compile(
     rf"(?i)(?:\b|{AFTER_GAP})" r"((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)"
 )
 _ELEMENT: Final = re.compile(r"(<([\w.:-]{1,80})(?:\s[^<>]{0,200})?>\s{0,4}(?:<!\[CDATA\[)?)([^<]+)(?=</)")
-# An argument as models write them in tags: its name, and up to where its value begins.
+# An argument in tags, as models write it: from its name to the start of its value.
 _ARGUMENT: Final = re.compile(
     r"(?i)<(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argument)(?:\s{0,4}=|\s{1,4}name\s{0,4}=)\s{0,4}[\\\"']*+([^<>\"'\\]{1,100}+)"
     r"[^<>]{0,200}>|<arg_key>([^<>]{1,100}+)</arg_key>\s{0,40}<arg_value>"
 )
 _ARGUMENT_END: Final = r"(?i)</(?:[\w.-]{1,40}[:｜])?(?:parameter|param|argument|arg_value)\s*>"
-# A name and its value as a list or tuple of headers shows them.
+# A name and its value in a list or tuple of headers.
 _PAIR: Final = re.compile(
     r"((?:\(|(?<=[\[,])\s{0,4}\[)\s{0,4}b?([\"'])([\w.-]{1,80}+)\2\s{0,4},\s{0,4}b?)"
     r"(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')(?=\s{0,4}[)\]])"
 )
-# A setting or a field of a form as XML writes it: its name in one attribute, its value in another.
+# A setting or a form field in XML: its name in one attribute, its value in another.
 _XML_SETTING: Final = re.compile(
     r"(\s(?:name|key)\s{0,4}=\s{0,4}\\?([\"'])([\w.:-]{1,80}+)\\?\2[^<>]{0,200}?\svalue\s{0,4}=\s{0,4}\\?)(\"[^\"\\]*|'[^'\\]*)"
 )
@@ -232,17 +233,17 @@ _QUOTES: Final = "\"'`\\"
 
 
 def unescape_json(text: str) -> str:
-    r"""Return a text with the characters that JSON escapes stand for: `pass\u0077ord` spells a name, too."""
+    r"""Return a text with JSON escapes decoded: `pass\u0077ord` is a name, too."""
     return _JSON_ESCAPE.sub(lambda hit: msgspec.json.decode(f'"{hit[0]}"'), text) if "\\u" in text else text
 
 
 def hide_in_text(text: str, rules: NameRules, seen: KnownSecrets) -> str:
-    """Return a text without what the built-in rules know: assignments, keys, tokens, cards.
+    """Return a text without the secrets that the built-in rules find: assignments, keys, tokens, cards.
 
     Args:
         text: any text: prose, a log line, damaged JSON; as `unescape_json` returns it.
         rules: the names that make an assigned value secret.
-        seen: where hidden values are remembered.
+        seen: receives the hidden values.
     """
     text = _PEM.sub(HIDDEN, text)
     text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
@@ -262,13 +263,13 @@ def hide_in_text(text: str, rules: NameRules, seen: KnownSecrets) -> str:
 
 
 def _needs_hiding(kind: str, text: str) -> bool:
-    """True if a text that stands under a name of this kind must not be written."""
+    """Return whether a text under a name of this kind must not be written."""
     number = kind in ("count", "verdict") and re.fullmatch(r"-?[0-9.]+", text) is not None
     return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
 
 
 def _hide_arguments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
-    """Hide the value of an argument in tags: up to its end tag, or to the end of a text that was cut."""
+    """Hide the value of an argument in tags, up to its end tag or to the end of a cut text."""
     parts: list[str] = []
     done = 0
     for match in _ARGUMENT.finditer(text):
@@ -286,7 +287,7 @@ def _hide_arguments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
 
 
 def _kind_before(rules: NameRules, text: str, name: str, start: int) -> str:
-    """What a configured name of several words makes of what follows its last one."""
+    """Return the kind of a configured name of several words whose last word is this one."""
     before = (
         compile_pattern(_WORDS_BEFORE).search(text[max(start - _MAX_LOOKBEHIND, 0) : start]) if rules.custom else None
     )
@@ -300,7 +301,7 @@ _MAX_LOOKBEHIND: Final = 160
 
 
 def _find_value(text: str, named: re.Match[str]) -> tuple[int, int]:
-    """Where the value of a name stands: what follows its sign, or in YAML all lines below that belong to it."""
+    """Return the span of a name's value: the text after its sign, or in YAML all lines below that belong to it."""
     at = named.end()
     gap = compile_pattern(_TO_LINES_BELOW).match(text, named.start() + len(named[0].rstrip()))
     lead = text[text.rfind("\n", 0, named.start()) + 1 : named.start()] if gap else ""
@@ -316,13 +317,13 @@ def _find_value(text: str, named: re.Match[str]) -> tuple[int, int]:
 
 
 _TO_LINES_BELOW: Final = r"[ \t]*+(?:\r?\n([ \t]*+))+"
-# From the first of these lines on: all that go in as deep; where that one is an item of a list, items or deeper ones.
+# All following lines with the same indentation; after an item of a list, items or deeper lines.
 _LINES: Final = r"([ \t]*+)(?=(- )?)[^\n]*+(?:\n\1(?(2)[ \t-])[^\n]*+|\n[ \t]*+(?=\r?\n))*"
 _OPENERS: Final = ("[", "{", '"', "'", "`")
 
 
 def _hide_assignments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
-    """Hide what stands after a secret name and a sign of assignment."""
+    """Hide the value after a secret name and an assignment sign."""
     if _SIGN.search(text) is None:
         return text
     parts: list[str] = []
@@ -332,7 +333,7 @@ def _hide_assignments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
             continue
         name = match[1] or match[2]
         kind = rules.kind_of(name)
-        if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may be that of an escape
+        if not kind and text.startswith("\\", max(match.start() - 1, 0)):  # its first letter may belong to an escape
             kind = rules.kind_of(name[1:])
         if kind == "verdict" and not _MEMBER_SIGNS.intersection(match[0]):
             continue
@@ -340,7 +341,7 @@ def _hide_assignments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
         start, end = _find_value(text, match) if kind else (0, 0)
         value = text[start:end]
         bare = value.strip(_QUOTES)
-        # What is the name of a secret itself is followed by its own, as where the first one is empty.
+        # A value that is a secret name itself has its own value behind it, as where the first one is empty.
         if not _needs_hiding(kind, bare) or (value.find(":") == len(value) - 1 and rules.kind_of(bare[:-1])):
             continue
         seen.add(bare)

@@ -1,8 +1,9 @@
-"""What changes between two versions of a contract, and whom it breaks.
+"""Compares two versions of a contract, and says which side a change breaks.
 
-What enters are two contracts; what leaves are changes, each with the sides it breaks: the *model* (and
-whoever else calls), the *readers* of what the tool answers, the *tool* (its answers may be refused), and
-the *operators* (a protection is looser). Code (handlers, callable rules) cannot be compared.
+In: two contracts.
+Out: changes, each with the sides it breaks: the *model* (and other callers), the *readers* of the tool's output, the
+*tool* (its outputs may be refused), and the *operators* (a protection is looser).
+Never: call a change safe that cannot be compared; code (handlers, callable rules) is not compared at all.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ SIDE_MEANINGS: Final[dict[Side, str]] = {
     "tool": "answers that were fine are refused",
     "operators": "a protection is gone or weaker",
 }
-"""What it means for a side to be broken."""
+"""What each broken side means."""
 
 
 class Change(msgspec.Struct, frozen=True):
     """One change.
 
     Args:
-        at: where: `input /amount`, `output /items/*/id`, or the name of a field of the contract.
-        what: what changed, in a few words.
-        kind: `breaking`, `safe`, or `is_unknown` where nobody can tell which.
-        breaks: the sides that are broken, or may be.
+        at: place: `input /amount`, `output /items/*/id`, or the name of a field of the contract.
+        what: the change, in a few words.
+        kind: `breaking`, `safe`, or `unknown` where this cannot be decided.
+        breaks: the sides that are, or may be, broken.
     """
 
     at: str
@@ -47,7 +48,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def contract_changes(old: Contract, new: Contract) -> tuple[Change, ...]:
-    """Return what changes, the breaking ones first, then what nobody can tell, then the safe ones."""
+    """Return the changes: breaking ones first, then undecidable ones, then safe ones."""
     found = [*_compare_inputs(old, new), *_compare_outputs(old, new), *_compare_fields(old, new)]
     return tuple(sorted(found, key=lambda change: ("breaking", "unknown", "safe").index(change.kind)))
 
@@ -59,7 +60,7 @@ def _compare_inputs(old: Contract, new: Contract) -> Iterator[Change]:
     for delta in schema_deltas(old.input, new.input):
         at = f"input {delta.at or '/'}"
         if delta.is_unknown:
-            # A field that is another one now is no riddle: what was sent under its name may be refused.
+            # A replaced field is not undecidable: a value sent under its name may be refused.
             known = delta.what.startswith("type: ") or bool(delta.field)
             yield Change(at, delta.what, "breaking" if known else "unknown", ("model",))
         elif delta.narrower:
@@ -83,7 +84,7 @@ def _output_change(delta: Delta) -> Change:
         tool: tuple[Side, ...] = ("tool",) if delta.narrower else ()
         return Change(at, delta.what, "breaking", ("readers", *tool))
     if delta.field == "added" and not delta.narrower:
-        return Change(at, delta.what, "safe")  # who reads the fields they know does not see one more
+        return Change(at, delta.what, "safe")  # readers of known fields do not notice an additional one
     readers: tuple[Side, ...] = ("readers",) if delta.wider else ()
     sides: tuple[Side, ...] = (*readers, "tool") if delta.narrower else readers
     known = not delta.is_unknown or delta.what.startswith(("type: ", "values: ")) or bool(delta.field)
@@ -110,7 +111,7 @@ def _promise_kind(contract: Contract) -> str:
 
 _EFFECTS: Final = ("read", "write", "destructive")
 _SCHEMA_FIELDS: Final = frozenset(("name", "version", "input_schema", "output_schema"))
-# What makes two writes the same one. A retry that crosses the versions must still find its own key.
+# The parts of a write's identity. A retry under the other version must still find its own key.
 _KEY_FIELDS: Final = frozenset(("identity", "scope", "volatile", "key_epoch"))
 
 
@@ -136,7 +137,7 @@ def _compare_fields(old: Contract, new: Contract) -> Iterator[Change]:
 
 
 def _key_defaults(contract: Contract) -> dict[str, Any]:
-    """The defaults that a ledger key is made of where a call leaves the arguments out."""
+    """Return the defaults in a ledger key where a call leaves the arguments out."""
     named = contract.defaults.keys() - contract.volatile if contract.identity is None else contract.identity
     return {name: default for name, default in contract.defaults.items() if name in named}
 
@@ -159,7 +160,7 @@ def _approval_sides(one: bool, other: bool) -> Sides:
 
 
 def _path_sides(one: dict[str, Any], other: dict[str, Any]) -> Sides:
-    """More places to reach are looser; an argument without roots reaches everything."""
+    """Compare path roots: more places are looser; an argument without roots reaches everything."""
     sides: list[Side] = []
     for name in {**one, **other}:
         before, after = one.get(name), other.get(name)
@@ -171,7 +172,7 @@ def _path_sides(one: dict[str, Any], other: dict[str, Any]) -> Sides:
 
 
 def _role_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
-    """Any one of the roles is enough; none named means that nobody is asked for one."""
+    """Compare roles: one of them is enough; without any, no role is required."""
     looser: tuple[Side, ...] = ("operators",) if one and (not other or set(other) - set(one)) else ()
     tighter: tuple[Side, ...] = ("model",) if other and (not one or set(one) - set(other)) else ()
     return (*looser, *tighter)
@@ -185,7 +186,7 @@ def _quota_sides(one: tuple[Any, ...], other: tuple[Any, ...]) -> Sides:
 
 
 def _limit_sides(one: Any, other: Any) -> Sides:
-    """Two limits that count the same can be compared."""
+    """Compare two limits that count the same."""
     if (one.tool, one.per, one.field) != (other.tool, other.per, other.field):
         return None
     pairs = [(one.calls, other.calls), (one.amount, other.amount)]
@@ -197,7 +198,7 @@ def _limit_sides(one: Any, other: Any) -> Sides:
 
 
 def _source_sides(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> Sides:
-    """Fewer sources, fewer reasons to hold a write back; None means all."""
+    """Compare sources: fewer of them are fewer reasons to hold back a write; None means all."""
     looser = other is not None and (one is None or set(one) - set(other))
     tighter = one is not None and (other is None or set(other) - set(one))
     return (*(("operators",) if looser else ()), *(("model",) if tighter else ()))
@@ -212,7 +213,7 @@ def _redact_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
 
 
 def _cap_sides(one: float | None, other: float | None) -> Sides:
-    """A smaller limit refuses answers; None is the policy's, which may be anything."""
+    """Compare limits of the output: a smaller one refuses outputs; None is the policy's, which may be anything."""
     if one is None or other is None:
         return None
     return ("tool",) if other < one else ()
@@ -258,6 +259,6 @@ def _clip_text(value: Any) -> str:
     else:
         try:
             text = msgspec.json.encode(value).decode()
-        except TypeError:  # code: there is nothing to show of it
+        except TypeError:  # code has no content to show
             text = "code"
     return text if len(text) <= 60 else f"{text[:60]}..."  # noqa: PLR2004 - one line on a terminal

@@ -1,8 +1,8 @@
-"""Which version of each tool is in force, and every step that led there.
+"""The lock: which version of each tool is in force, and the history of changes.
 
-What enters is a lock and what an operator wants; what leaves is a new lock with one more line of
-history, or an exception that says what to do instead. What must never happen here: a version in
-force whose promise nobody has fixed, or a step that leaves no line.
+In: a lock and an operator's step.
+Out: a new lock with one more entry, or an exception that says what to do instead.
+Never: put a version in force whose digest is not locked; change a lock without an entry.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Stage = Literal["shadow", "canary"]
 Step = Literal["lock", "shadow", "canary", "widen", "promote", "rollback", "drop"]
 
 FORMAT: Final = 1
-"""Of the file; a file of a later format is refused."""
+"""Format of the file; a later format is refused."""
 
 
 class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one version of a tool promises, as a digest.
+    """One version of a tool: the digest of its contract.
 
     Args:
-        digest: of everything its contract declares, but its name and version.
-        source: where the contract stands: a file, relative to the lock, or `module:attribute`.
+        digest: digest of the whole contract except its name and version.
+        source: location of the contract: a file, relative to the lock, or `module:attribute`.
     """
 
     digest: str
@@ -37,13 +37,13 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The version that may become the stable one.
+    """The version on trial, which may become the stable one.
 
     Args:
-        version: which.
-        stage: `shadow` judges beside the stable version; `canary` is used by a share of the runs.
-        share: of the runs that use it, 0 to 1; 0 for a shadow.
-        rollout: name of this attempt. Together with a run's id it decides who belongs to the share.
+        version: the version.
+        stage: `shadow`: it judges calls next to the stable version; `canary`: a share of the runs uses it.
+        share: share of the runs that use it, 0 to 1; 0 for a shadow.
+        rollout: name of this attempt. Together with a run's id it decides which runs belong to the share.
     """
 
     version: str
@@ -56,11 +56,11 @@ class ToolLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The versions of one tool.
 
     Args:
-        stable: the version for everybody; None while a new tool is only offered to a share of the runs.
-        candidate: the version that is being tried, or None.
-        versions: every version that is known.
-        previous: what was stable before, the latest last: where a roll-back leads.
-        withdrawn: versions that were rolled back; runs that began with one may not call it any more.
+        stable: the version for all runs; None while only a share of the runs is offered a new tool.
+        candidate: the version on trial, or None.
+        versions: every locked version.
+        previous: earlier stable versions, the latest last: the target of a rollback.
+        withdrawn: versions that were rolled back; runs that began with one may no longer call it.
     """
 
     stable: str | None
@@ -71,24 +71,24 @@ class ToolLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def in_force(self) -> tuple[str, ...]:
-        """The versions that some run may be given."""
+        """The versions that a new run may get."""
         named = (self.stable, self.candidate.version if self.candidate else None)
         return tuple(version for version in named if version is not None)
 
 
 class LockEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of the history.
+    """One entry of the history.
 
     Args:
-        revision: number of the lock after it.
-        at: when, in UTC, as `2026-11-21T08:00:00Z`.
-        by: who said so.
-        step: what was done.
-        tool: to which tool.
-        version: and which version of it.
-        before: how the tool stood.
-        after: how it stands now.
-        reason: why.
+        revision: revision of the lock after the step.
+        at: time of the step in UTC, as `2026-11-21T08:00:00Z`.
+        by: the operator.
+        step: the step.
+        tool: name of the tool.
+        version: version of the tool.
+        before: `describe_versions` before the step.
+        after: `describe_versions` after the step.
+        reason: the operator's reason.
     """
 
     revision: int
@@ -106,12 +106,11 @@ class ContractLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `contracts.lock`.
 
     Args:
-        format: of the file.
-        revision: how many steps led here.
-        tools: how each tool stands, by name.
+        format: format of the file.
+        revision: number of steps so far.
+        tools: versions of each tool, by name.
         history: the steps.
-        dropped: what versions promised that were dropped, as digests by `name@version`: runs and approvals may
-            still name them.
+        dropped: digests of dropped versions by `name@version`: runs and approvals may still name them.
     """
 
     format: Annotated[int, Meta(ge=1)] = FORMAT
@@ -122,7 +121,7 @@ class ContractLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StepReason(msgspec.Struct, frozen=True):
-    """Who does a step, when (UTC, ISO 8601) and why."""
+    """The operator, time (UTC, ISO 8601) and reason of a step."""
 
     at: str
     by: str
@@ -130,16 +129,16 @@ class StepReason(msgspec.Struct, frozen=True):
 
 
 def promise_digest(contract: Contract) -> str:
-    """Return the digest of what a contract declares: everything that is data, but its name and version.
+    """Return the digest of a contract's data, except its name and version.
 
-    Code (handlers, callable invariants, lookups) has no digest; a change there needs a new version by hand.
+    Code (handlers, callable invariants, lookups) has no digest; after a change there, set a new version by hand.
     """
     declared = {key: value for key, value in to_mapping(contract).items() if key not in ("name", "version")}
     return f"sha256:{sha256_hex(canonical_bytes(msgspec.json.decode(msgspec.json.encode(declared))))}"
 
 
 def describe_versions(tool: ToolLock | None) -> str:
-    """Return how a tool stands, in a few words: `1, and 2 as canary for 10 %`."""
+    """Return the versions of a tool in a few words: `1, and 2 as canary for 10 %`."""
     if tool is None:
         return "nothing"
     stable = tool.stable or "none"
@@ -150,12 +149,12 @@ def describe_versions(tool: ToolLock | None) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Return a share as people write it: `10 %`, `0.5 %`."""
+    """Return a share as a percentage: `10 %`, `0.5 %`."""
     return f"{share * 100:.10g} %"
 
 
 def lock_problem(name: str, tool: ToolLock) -> str | None:
-    """Say what is wrong with how a tool stands; None for everything that steps lead to."""
+    """Return the contradiction between a tool's versions, or None; the steps never lead to one."""
     for version in (*tool.in_force, *tool.previous):
         if version not in tool.versions:
             return f"{name}@{version} is named and no version of it is locked"
@@ -173,21 +172,21 @@ def lock_problem(name: str, tool: ToolLock) -> str | None:
     return f"{name}@{one.version} is a {one.stage} with the share {one.share:g}; it has to be {expected}"
 
 
-# -- what is known ---------------------------------------------------------------------------------
+# -- locked versions -------------------------------------------------------------------------------
 
 
 def add_version(lock: ContractLock, contract: Contract, source: str, note: StepReason, *, stable: bool) -> ContractLock:
-    """Lock one version of a tool. A version that is known, or was before it was dropped, stays as it is.
+    """Lock one version of a tool. A version that is locked, or was before it was dropped, does not change.
 
     Args:
-        lock: as it stands.
+        lock: the current lock.
         contract: the version.
-        source: where it stands.
-        note: who, when, why.
+        source: its location.
+        note: operator, time and reason.
         stable: put the first version of a tool in force at once.
 
     Raises:
-        ContractError: the version promised something else.
+        ContractError: the version is locked with another content.
     """
     old = lock.tools.get(contract.name)
     found = Version(promise_digest(contract), source)
@@ -208,10 +207,10 @@ def add_version(lock: ContractLock, contract: Contract, source: str, note: StepR
 
 
 def drop_version(lock: ContractLock, name: str, version: str, note: StepReason) -> ContractLock:
-    """Drop a version. Runs that began with it may not call the tool any more; what it promised stays fixed.
+    """Drop a version. Runs that began with it may no longer call the tool; its digest stays recorded.
 
     Raises:
-        ConfigurationError: it is in force, or unknown.
+        ConfigurationError: the version is in force, or unknown.
     """
     tool = _find_tool(lock, name, version)
     if version in tool.in_force:
@@ -231,10 +230,10 @@ def drop_version(lock: ContractLock, name: str, version: str, note: StepReason) 
 
 
 def start_shadow(lock: ContractLock, name: str, version: str, note: StepReason) -> ContractLock:
-    """Let a version judge beside the stable one.
+    """Start a shadow: the version judges calls next to the stable one.
 
     Raises:
-        ConfigurationError: the version is unknown or stable, another one is being tried, or none is stable.
+        ConfigurationError: the version is unknown or stable, another one is on trial, or none is stable.
     """
     tool = _tool_for_trial(lock, name, version)
     if tool.stable is None:
@@ -246,11 +245,11 @@ def start_shadow(lock: ContractLock, name: str, version: str, note: StepReason) 
 
 
 def start_canary(lock: ContractLock, name: str, version: str, share: float, note: StepReason) -> ContractLock:
-    """Give a version to a share of the new runs.
+    """Start a canary: a share of the new runs gets the version.
 
     Raises:
-        ConfigurationError: the version is unknown or stable, another one is being tried, it is a canary
-            already, or the share is none.
+        ConfigurationError: the version is unknown or stable, another one is on trial, it is already a canary,
+            or the share is out of range.
     """
     tool = _tool_for_trial(lock, name, version)
     if tool.candidate is not None and tool.candidate.stage == "canary":
@@ -262,10 +261,10 @@ def start_canary(lock: ContractLock, name: str, version: str, share: float, note
 
 
 def widen_canary(lock: ContractLock, name: str, share: float, note: StepReason) -> ContractLock:
-    """Give a canary to more of the new runs. Who had it before has it still.
+    """Raise the share of a canary. Runs that have it keep it.
 
     Raises:
-        ConfigurationError: there is no canary, or the share is not a larger one.
+        ConfigurationError: there is no canary, or the share is not larger.
     """
     tool = _find_tool(lock, name)
     one = tool.candidate
@@ -281,12 +280,12 @@ def widen_canary(lock: ContractLock, name: str, share: float, note: StepReason) 
 
 
 def promote_candidate(lock: ContractLock, name: str, note: StepReason, *, unseen: bool = False) -> ContractLock:
-    """Make the candidate the stable version. Runs that are open keep what they began with.
+    """Make the candidate the stable version. Open runs keep their version.
 
     Args:
-        lock: as it stands.
-        name: of the tool.
-        note: who, when, why.
+        lock: the current lock.
+        name: name of the tool.
+        note: operator, time and reason.
         unseen: allow it for a shadow, which no run has used.
 
     Raises:
@@ -311,7 +310,7 @@ def promote_candidate(lock: ContractLock, name: str, note: StepReason, *, unseen
 def roll_back(lock: ContractLock, name: str, note: StepReason) -> ContractLock:
     """Withdraw the candidate, or else the stable version if another one was stable before.
 
-    Runs that began with what is withdrawn may not call the tool any more; they are never switched.
+    Runs that began with the withdrawn version may no longer call the tool; they never change to another version.
 
     Raises:
         ConfigurationError: there is nothing to roll back.
@@ -348,7 +347,7 @@ def _find_tool(lock: ContractLock, name: str, version: str | None = None) -> Too
 
 
 def _tool_for_trial(lock: ContractLock, name: str, version: str) -> ToolLock:
-    """The tool, if this version may be tried beside what is in force."""
+    """Return the tool, if this version may go on trial."""
     tool = _find_tool(lock, name, version)
     if tool.stable == version:
         raise ConfigurationError(f"{name}@{version} is the stable version already")
@@ -373,7 +372,7 @@ def _set_candidate(lock: ContractLock, step: Step, name: str, candidate: Candida
 def _with_entry(
     lock: ContractLock, step: Step, name: str, version: str, new: ToolLock | None, *, note: StepReason
 ) -> ContractLock:
-    """The lock with a tool as it stands now, and the line that says so."""
+    """Return the lock with the new state of a tool and one more entry."""
     revision = lock.revision + 1
     before, after = describe_versions(lock.tools.get(name)), describe_versions(new)
     event = LockEntry(revision, note.at, note.by, step, name, version, before, after, note.reason)

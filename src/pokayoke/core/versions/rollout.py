@@ -1,7 +1,8 @@
-"""Which version of a tool a run uses: drawn once from the run's id, then pinned in its state.
+"""Chooses the version of a tool for a run: drawn once from the run's id, then pinned in its state.
 
-What enters is a run's id, what it was pinned to, and the lock; what leaves are versions. What must
-never happen here: a run that sees two versions of one tool, or two processes that draw differently.
+In: a run's id, its pinned versions, and the lock.
+Out: the version of each tool.
+Never: give a run two versions of one tool; draw differently in two processes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CODES: dict[str, str] = {
 }
 
 NOT_OFFERED: Final = ""
-"""Pinned for a new tool that this run is not among the first to get."""
+"""Pinned for a new tool that is not offered to this run yet."""
 
 Pins = tuple[tuple[str, str], ...]
 _DIGITS: Final = 16
@@ -32,15 +33,15 @@ _SCALE: Final = 16**_DIGITS
 
 
 def draw_number(run_id: str, tool: str, rollout: str) -> float:
-    """Return a number from 0 to below 1, the same in every process: a run is in a share above it.
+    """Return a number from 0 to below 1, the same in every process: a run belongs to every share above it.
 
-    It differs from one rollout to the next, so that it is not always the same runs that try things first.
+    It differs between rollouts, so that new versions do not always reach the same runs first.
     """
     return int(sha256_hex(dump_compact(["pk-rollout", run_id, tool, rollout], sort=True))[:_DIGITS], 16) / _SCALE
 
 
 def version_for(run_id: str, name: str, tool: ToolLock) -> str:
-    """Return the version a new run begins with, or `NOT_OFFERED`."""
+    """Return the version for a new run, or `NOT_OFFERED`."""
     one = tool.candidate
     if (
         one is not None
@@ -52,12 +53,12 @@ def version_for(run_id: str, name: str, tool: ToolLock) -> str:
 
 
 def versions_for(run_id: str, lock: ContractLock, names: Iterable[str]) -> dict[str, str]:
-    """Return tool name to version for a new run, of those names that the lock knows."""
+    """Return the version of each locked tool for a new run."""
     return {name: version_for(run_id, name, lock.tools[name]) for name in names if name in lock.tools}
 
 
 def pin_versions(state: RunState, versions: Mapping[str, str]) -> RunState:
-    """Pin a run to versions. What is pinned stays, whatever is drawn now."""
+    """Pin a run to versions; versions that are already pinned stay."""
     known = dict(state.versions)
     fresh = {name: version for name, version in versions.items() if name not in known}
     if not fresh:
@@ -66,7 +67,7 @@ def pin_versions(state: RunState, versions: Mapping[str, str]) -> RunState:
 
 
 def withdrawn_finding(tool: str, version: str) -> Finding:
-    """Return the finding for a call of a tool whose version this run may not use any more."""
+    """Return the finding for a call of a tool whose version was withdrawn from this run."""
     return Finding(
         code="version_withdrawn",
         blame="policy",

@@ -1,7 +1,8 @@
-"""How two JSON Schemas differ, and what each difference does to the values they accept.
+"""Compares two JSON Schemas: each difference, and its effect on the accepted values.
 
-What enters are two compiled schemas; what leaves are deltas. What must never happen here: schemas called
-equal of which one accepts what the other refuses.
+In: two compiled schemas.
+Out: deltas.
+Never: call two schemas equal if one accepts a value that the other refuses.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ _MAX_DEPTH: Final = 64
 _MAX_COMPARISONS: Final = 5_000
 _ANY_SCHEMA: Final[dict[str, Any]] = {}
 _UNIONS: Final = ("anyOf", "oneOf")
-# What says nothing about a value by itself.
+# Keywords that alone say nothing about a value.
 _NEUTRAL_KEYWORDS: Final = ANNOTATIONS | {"$defs", "definitions"}
-# Keywords that are looked at; a difference in any other one may mean anything.
+# Compared keywords; a difference in any other one may mean anything.
 _KNOWN_KEYWORDS: Final = (
     KEYWORDS
     | _NEUTRAL_KEYWORDS
     | {"required", "properties", "additionalProperties", "items", *_UNIONS, "allOf", "$ref"}
 )
-# What they refer to depends on the way that led to them.
+# Their target depends on the path to them.
 _DYNAMIC_REFERENCES: Final = ("$dynamicRef", "$recursiveRef")
-# They judge what their neighbours have left over, and these are neighbours that may leave something else.
+# They judge what their neighbours leave over, and these neighbours may leave over something else.
 _UNEVALUATED_KEYWORDS: Final = ("unevaluatedProperties", "unevaluatedItems")
 _EVALUATING_KEYWORDS: Final = ("additionalProperties", "items", *_UNIONS, "allOf")
 
 
 class _SchemaPlace(msgspec.Struct, frozen=True):
-    """Where two subschemas are compared: in the values, and on which way through references."""
+    """The place of a comparison: in the values, and on the path through references."""
 
     at: str = ""
     depth: int = 0
@@ -68,7 +69,7 @@ def schema_deltas(old: Schema, new: Schema) -> tuple[Delta, ...]:
 
 
 class _SchemaComparison:
-    """Two whole schemas, for references inside them. Objects are known by their identity, as in their maps."""
+    """Two whole schemas, for references inside them. Objects are identified by `id`, as in their maps."""
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old, self._new = old, new
@@ -94,7 +95,7 @@ class _SchemaComparison:
             yield from self._compare_objects(old, new, place) if told is None else told
 
     def _is_equivalent(self, old: Any, new: Any) -> bool:
-        if not (is_object(old) and is_object(new)):  # what is no object may be gone before its name is taken again
+        if not (is_object(old) and is_object(new)):  # another value may be freed before its id is reused
             return self._is_equal_text(old, new)
         pair = (id(old), id(new))
         if pair not in self._meanings:
@@ -102,7 +103,7 @@ class _SchemaComparison:
         return self._meanings[pair]
 
     def _is_equal_text(self, old: Any, new: Any) -> bool:
-        """True for equal texts of which every reference leads to equal texts again."""
+        """Return whether two texts are equal, and every reference in them leads to equal texts."""
         waiting, seen = [(old, new)], set[tuple[int, int]]()
         while waiting:
             one, other = waiting.pop()
@@ -125,7 +126,7 @@ class _SchemaComparison:
             yield unsure_delta(place.at, "a reference that cannot be followed here")
             return
         pair = (id(one), id(other))
-        if pair not in place.followed:  # else a recursion: what it leads to is being compared already
+        if pair not in place.followed:  # else a recursion: its target is already being compared
             yield from self.compare_nodes(one, other, place.follow_reference(pair))
 
     def _compare_objects(self, old: dict[str, Any], new: dict[str, Any], place: _SchemaPlace) -> Iterator[Delta]:
@@ -158,7 +159,7 @@ class _SchemaComparison:
         for name in dict.fromkeys((*before, *after)):
             inner = place.step_below(pointer_step(name))
             found = list(self.compare_nodes(before.get(name, rest[0]), after.get(name, rest[1]), inner))
-            # Of a map every field is known already: its readers see another value, not one more field.
+            # Every field of a map is already known: its readers see another value, not an additional field.
             if (name in before) == (name in after) or (name in after and _is_map(rest[0]) and not elsewhere):
                 yield from found
                 continue
@@ -174,7 +175,7 @@ class _SchemaComparison:
     # -- unions --
 
     def _compare_union(self, old: dict[str, Any], new: dict[str, Any], place: _SchemaPlace) -> list[Delta] | None:
-        """What a union won or lost against what stands in its stead; None if neither is one, or nobody can tell."""
+        """Return what a union gained or lost; None if neither schema is one, or it cannot be decided."""
         words = _union_of(old, self._old), _union_of(new, self._new)
         if words[0] == words[1]:
             return None
@@ -191,11 +192,11 @@ class _SchemaComparison:
             before, after = old.get(word), new.get(word)
             if (before is None and after is None) or self._is_equivalent(before, after):
                 continue
-            if word in _UNIONS and (before is None or after is None):  # without one there is nothing to choose
+            if word in _UNIONS and (before is None or after is None):  # without a union there is no choice
                 yield Delta(place.at, f"`{word}` {'came' if before is None else 'went'}",
                             narrower=before is None, wider=after is None)  # fmt: skip
                 continue
-            one, other = _as_list(before), _as_list(after)  # without `allOf` there is nothing more to fulfil
+            one, other = _as_list(before), _as_list(after)  # without `allOf` there is no further condition
             if word == "oneOf" and not (_are_exclusive(one, self._old) and _are_exclusive(other, self._new)):
                 yield unsure_delta(place.at, f"`{word}` changed")
                 continue
@@ -212,11 +213,11 @@ class _SchemaComparison:
     def _unmatched_branches(
         self, one: list[Any], other: list[Any], place: _SchemaPlace, *, choice: bool
     ) -> tuple[list[Any], list[Any]]:
-        """The branches that are gone and those that came, without those that another branch makes up for."""
+        """Return the removed and the added branches, except those that another branch covers."""
 
         def is_covered(a: Any, b: Any, *, all_of_old: bool) -> bool:
             one, other = _as_object(_follow_references(a, self._old)), _as_object(_follow_references(b, self._new))
-            if one and other and _are_disjoint(one, other):  # found at once, also where there are many branches
+            if one and other and _are_disjoint(one, other):  # fast also with many branches
                 return False
             deltas = self.compare_nodes(a, b, place.step_below())
             return not any(delta.narrower if all_of_old else delta.wider for delta in deltas)
@@ -226,23 +227,23 @@ class _SchemaComparison:
         return gone, came
 
 
-# -- small things ----------------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------
 
 
 def _as_object(node: Any) -> dict[str, Any] | None:
-    """A schema as an object; None for the one that allows nothing."""
+    """Return a schema as an object; None for `false`."""
     if node is False:
         return None
     return node if is_object(node) else _ANY_SCHEMA
 
 
 def _is_map(rest: Any) -> bool:
-    """True if other fields are allowed, and something is said of them."""
+    """Return whether other fields are allowed and described."""
     return is_object(rest) and bool(rest.keys() - _NEUTRAL_KEYWORDS)
 
 
 def _paired_objects(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the objects inside two values of one text, each with its counterpart."""
+    """Yield the objects inside two values of equal text, in pairs."""
     waiting = [(one, other)]
     while waiting:
         a, b = waiting.pop()
@@ -254,7 +255,7 @@ def _paired_objects(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict
 
 
 def _resolve_reference(node: dict[str, Any], schema: Schema) -> Any:
-    """What a reference leads to; None if it says more beside it, or leads to a dialect's own schema."""
+    """Return a reference's target; None if other keywords stand next to it, or it leads to a dialect's own schema."""
     ref = node.get("$ref")
     if ref is None:
         return node
@@ -263,7 +264,7 @@ def _resolve_reference(node: dict[str, Any], schema: Schema) -> Any:
 
 
 def _union_of(node: dict[str, Any], schema: Schema) -> str | None:
-    """The keyword of a union that is all a schema says, if it accepts what one of its branches does."""
+    """Return the keyword of a union that is the whole schema and accepts whatever one branch accepts."""
     said = node.keys() - _NEUTRAL_KEYWORDS
     if said == {"anyOf"}:
         return "anyOf"
@@ -271,7 +272,7 @@ def _union_of(node: dict[str, Any], schema: Schema) -> str | None:
 
 
 def _are_exclusive(branches: list[Any], schema: Schema) -> bool:
-    """True if no value can be valid in two branches: they differ in type, in their values, or in those of a field."""
+    """Return whether no value is valid in two branches: they differ in type, values, or the values of a field."""
     nodes = [node for one in branches if (node := _as_object(_follow_references(one, schema))) is not None]
     return schema.draft != "draft4" and all(_are_disjoint(a, b) for a, b in combinations(nodes, 2))
 
@@ -297,7 +298,7 @@ def _follow_references(node: Any, schema: Schema) -> Any:
 
 
 def _dialects_of(schema: Schema) -> frozenset[Draft]:
-    """The dialects a schema is read in; a subschema may name one of its own."""
+    """Return the dialects of a schema; a subschema may name its own."""
     found: set[Draft | None] = {
         schema.draft,
         *(declared_draft(node) for node, _ in _paired_objects(schema.raw, schema.raw)),

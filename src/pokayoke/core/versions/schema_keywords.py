@@ -1,7 +1,8 @@
-"""What the keywords of one schema object say apart from each other: the differences that need no look further down.
+"""Compares the keywords of two schema objects that have no subschemas.
 
-What enters are two schema objects; what leaves are deltas. Each says whether values were lost (`narrower`)
-or won (`wider`); where that cannot be told, it says both.
+In: two schema objects.
+Out: deltas. Each says whether values were lost (`narrower`) or gained (`wider`); where this is unknown, both.
+Never: claim a direction that is not proven.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ class Delta(msgspec.Struct, frozen=True):
 
     Args:
         at: JSON pointer into the values: `/items/*/size`.
-        what: what changed, in a few words.
+        what: the change, in a few words.
         narrower: some values that were accepted may be refused now.
         wider: some values that were refused may be accepted now.
-        field: `added` if it is about fields that were not allowed or of which nothing was said, `removed` if it is
-            about one that is not described any more; "" otherwise.
+        field: `added` for fields that were forbidden or not described, `removed` for one that is no longer
+            described; "" otherwise.
     """
 
     at: str
@@ -35,7 +36,7 @@ class Delta(msgspec.Struct, frozen=True):
 
     @property
     def is_unknown(self) -> bool:
-        """True if nobody can say in which direction it goes, or it goes in both."""
+        """True if the direction is unknown, or both."""
         return self.narrower and self.wider
 
 
@@ -43,10 +44,10 @@ ALL_TYPES: Final = frozenset(("null", "boolean", "integer", "number", "string", 
 ANNOTATIONS: Final = frozenset(
     (
         *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"),
-        "discriminator",  # of OpenAPI; pydantic writes it beside `oneOf`
+        "discriminator",  # from OpenAPI; pydantic writes it next to `oneOf`
     )
 )
-"""Keywords that change no verdict by themselves."""
+"""Keywords that alone change no verdict."""
 _MIN_KEYWORDS: Final = {"minLength": "characters", "minItems": "items", "minProperties": "fields"}
 _MAX_KEYWORDS: Final = {"maxLength": "characters", "maxItems": "items", "maxProperties": "fields"}
 _MAX_SHOWN_CHARS: Final = 60
@@ -56,11 +57,11 @@ KEYWORDS: Final = frozenset(
         *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", *_MIN_KEYWORDS, *_MAX_KEYWORDS),
     )
 )
-"""Keywords that are compared here."""
+"""Keywords that this module compares."""
 
 
 def keyword_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    """Yield what notes and keywords without subschemas say differently."""
+    """Yield the differences in notes and keywords without subschemas."""
     yield from annotation_deltas(old, new, at)
     yield from _type_deltas(old, new, at)
     yield from _value_deltas(old, new, at)
@@ -69,7 +70,7 @@ def keyword_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterato
 
 
 def annotation_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[Delta]:
-    """Yield what reads differently and means the same."""
+    """Yield differences in the text that mean the same."""
     changed = [name for name in sorted(ANNOTATIONS) if not is_same_json(old.get(name), new.get(name))]
     if changed:
         yield Delta(at, f"`{'`, `'.join(changed)}` reads differently")
@@ -146,7 +147,7 @@ def _bound_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator
 
 
 def _read_bound(node: dict[str, Any], words: tuple[str, str], *, low: bool) -> tuple[float, int] | None:
-    """The bound a value must keep, and a rank for whether it may lie on it; None for the booleans of draft 4."""
+    """Return the bound of a value, and a rank for whether it is inclusive; None for the booleans of draft 4."""
     sign = 1 if low else -1
     found: tuple[float, int] = (-sign * float("inf"), 0)
     for word, exclusive in zip(words, (0, sign), strict=True):
@@ -170,12 +171,12 @@ def _text_deltas(old: dict[str, Any], new: dict[str, Any], at: str) -> Iterator[
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Return whether two values have one text."""
+    """Return whether two values have equal text."""
     return one is other or canonical_bytes(one) == canonical_bytes(other)
 
 
 def unsure_delta(at: str, what: str) -> Delta:
-    """Return a difference of which nobody can say in which direction it goes."""
+    """Return a difference of unknown direction."""
     return Delta(at, what, narrower=True, wider=True)
 
 
