@@ -1,7 +1,8 @@
-"""Which contract a called name means: exactly, by a spelling that carries no meaning, or none.
+"""The catalogue: from a called name to its contract.
 
-Similarity only ever suggests. Executing the nearest name is how `list_transfers` becomes
-`create_transfer`.
+In: the name as the model wrote it.
+Out: the contract of that name or of a spelling that means the same, or the finding `unknown_tool` with suggestions.
+Never: a call of a merely similar name. That is how `list_transfers` becomes `create_transfer`.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _MAX_HINT = 590
 
 
 class Catalogue:
-    """The contracts in force, by name. Frozen once built; looking a name up is one dict access.
+    """The contracts in force, by name. It cannot be changed; a lookup is one dict access.
 
     Args:
-        contracts: what is in force, one version of each.
-        prefixes: names of servers whose prefix a model may put before a tool name.
+        contracts: the contracts in force, one version of each tool.
+        prefixes: names of servers that a model may write before a tool name.
 
     Raises:
         ContractError: two contracts claim one name.
     """
 
     def __init__(self, contracts: Iterable[Contract], *, prefixes: Sequence[str] = ()) -> None:
-        """Index the contracts by every name they answer to."""
+        """Index the contracts by every name they have."""
         self._prefixes = tuple(prefixes)
         self._by_name: dict[str, Contract] = {}
         for contract in contracts:
@@ -51,7 +52,7 @@ class Catalogue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in force, in the order of registration."""
+        """Names of the tools in force, in the order of registration."""
         return tuple(self._by_name)
 
     @property
@@ -60,26 +61,26 @@ class Catalogue:
         return tuple(self._by_name.values())
 
     def resolve_name(self, name: str, offered: Callable[[], Sequence[str]] | None = None) -> Contract | Finding:
-        """Return the contract a called name means, or the finding `unknown_tool`.
+        """Return the contract of a called name, or the finding `unknown_tool`.
 
         Args:
             name: the name as the model wrote it.
-            offered: gives the tools the model may hear of; None is all of them.
+            offered: returns the names of the tools that the model may see; None means all.
         """
         return self.find_contract(name) or self.unknown_tool_finding(
             name, offered=None if offered is None else offered()
         )
 
     def find_contract(self, name: str) -> Contract | None:
-        """Return the contract a called name means, if there is one."""
+        """Return the contract of a called name, or None."""
         return self._exact.get(name) or self._find_by_spelling(name)
 
     def unknown_tool_finding(self, name: str, *, offered: Sequence[str] | None = None) -> Finding:
-        """Return the finding for a name that means no tool.
+        """Return the finding for an unknown tool name.
 
         Args:
             name: the name as the model wrote it.
-            offered: the tools the model may hear of; None is all of them.
+            offered: the names of the tools that the model may see; None means all.
         """
         shown = _visible_name(name)
         if not shown:
@@ -88,7 +89,7 @@ class Catalogue:
                 message="the call has no tool name",
                 hint="The tool name is empty. Write the name of a tool you were given, or answer without one.",
             )
-        from rapidfuzz import fuzz, process  # noqa: PLC0415 - 10 ms of import, once a name means nothing
+        from rapidfuzz import fuzz, process  # noqa: PLC0415 - 10 ms of import, only for unknown names
 
         known = self.names if offered is None else tuple(offered)
         matches = process.extract(
@@ -128,7 +129,7 @@ class Catalogue:
                 )
 
     def _find_by_spelling(self, name: str) -> Contract | None:
-        """Try the spellings that carry no meaning; they must lead to exactly one tool."""
+        """Return the one tool that the spellings of a name lead to, or None."""
         if _has_only_plain_characters(name):
             for spelling in possible_names(name, self._prefixes):
                 exact = self._exact.get(spelling)
@@ -147,7 +148,7 @@ def _has_only_plain_characters(name: object) -> bool:
 
 
 def _visible_name(name: object) -> str:
-    """Return a called name as one short visible line; "" if nothing of it can be seen."""
+    """Return a called name as one short visible line; "" if it has no visible characters."""
     if not isinstance(name, str):
         return ""
     text = "".join(c if unicodedata.category(c)[0] not in "CZM" else " " for c in name[: _MAX_SHOWN * 4])
@@ -155,7 +156,7 @@ def _visible_name(name: object) -> str:
 
 
 def _unknown_tool_hint(shown: str, nearest: list[str], known: Sequence[str]) -> str:
-    """Say what was asked for, what is near, and what there is, as far as it fits."""
+    """Return a hint with the called name, the nearest names, and as many known names as fit."""
     text = f"There is no tool `{shown}`."
     if shown in known:
         text = f"`{shown}` holds signs that cannot be seen here. Write the name without them."

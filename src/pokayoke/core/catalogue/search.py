@@ -1,8 +1,8 @@
-"""Which of many tools a text is about: a ranking by words, the same one every time.
+"""Search for the tools that fit a text.
 
-What enters is the catalogue and a text; what leaves is names, the best first. It is Okapi BM25 with the
-usual constants over the words of a tool's name, description and parameter names. Ranking only decides what
-is shown: no call runs or is refused because of it.
+In: the catalogue and a text.
+Out: tool names, best first: Okapi BM25 with the usual constants over the words of names, descriptions and parameters.
+Never: an effect on a call. The ranking only decides which tools are shown.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pokayoke.core.json.values import is_object
 
 _K1: Final = 1.2
 _B: Final = 0.75
-# A name says in three words what a description says in twenty.
+# Three words of a name tell as much as twenty of a description.
 _NAME_WEIGHT: Final = 2
 _CLOSE_SHARE: Final = 0.9
 
 _WORD = re.compile(r"[^\W_]+")
 _CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
-# Scripts that are written without spaces: their words are taken to be pairs of characters.
+# Scripts without spaces: pairs of characters count as their words.
 _UNSPACED_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f]+")
 _SENTENCE = re.compile(r"[.!?;\n]+(?:\s|$)|[。！？；]")
-# Of a long word its beginning counts: conversion and convert, genetics and genetically have one.
+# The beginning of a long word counts: it is the same in conversion and convert, in genetics and genetically.
 _STEM_CHARS: Final = 5
 _SHORT_CHARS: Final = 3
 _STOP_WORDS: Final = """
@@ -44,11 +44,11 @@ _MOST_CHARS: Final = 20_000
 
 
 class RankedTool(msgspec.Struct, frozen=True, gc=False):
-    """One candidate.
+    """One tool of a ranking.
 
     Attributes:
-        name: the tool.
-        score: how well it fits; 0 if no word of the text occurs in it. Comparable within one ranking only.
+        name: the name of the tool.
+        score: how well it fits; 0 without a common word. Scores of different rankings cannot be compared.
     """
 
     name: str
@@ -56,7 +56,7 @@ class RankedTool(msgspec.Struct, frozen=True, gc=False):
 
 
 class WordIndex:
-    """The words of a catalogue, counted once.
+    """The counted words of a catalogue.
 
     Args:
         contracts: the tools to choose from.
@@ -78,15 +78,15 @@ class WordIndex:
                 self._postings.setdefault(word, []).append((number, times * (_K1 + 1) / (times + norm)))
 
     def choose_tools(self, text: str, most: int, *, only: Container[str] | None = None) -> list[RankedTool]:
-        """Return candidates for a text that may ask for several things: the best of the whole, and of each sentence.
+        """Return tools for a text that may have several requests: the best for the whole, and for each sentence.
 
         Args:
-            text: what the user or the model wrote; only its last 20,000 characters are looked at.
-            most: the most that are returned.
-            only: names that may be returned; None is all of them.
+            text: a text of the user or the model; only its last 20,000 characters count.
+            most: the highest number of results.
+            only: the names that may be returned; None means all.
 
         Returns:
-            the first of each ranking, then the second of each, and so on; each tool once.
+            The first of each ranking, then the second of each, and so on; each tool once.
         """
         text = text[-_MOST_CHARS:]
         parts = [part for part in _SENTENCE.split(text) if part.strip()]
@@ -102,7 +102,7 @@ class WordIndex:
         """Return the tools that fit a text best. Arguments as in `choose_tools`.
 
         Returns:
-            the best first; of equal ones, the first in the catalogue. Tools without a common word are left out.
+            The best first; of equal ones, the first in the catalogue. Tools without a common word are left out.
         """
         scores: dict[int, float] = {}
         for word in dict.fromkeys(split_words(text[-_MOST_CHARS:])):
@@ -116,14 +116,14 @@ class WordIndex:
 
 
 def close_candidates(ranked: list[RankedTool]) -> tuple[str, ...]:
-    """Return the candidates that fit about as well as the best; empty if the best stands alone."""
+    """Return the names that fit about as well as the best one; () if the best is alone."""
     best = max((one.score for one in ranked), default=0.0)
     near = tuple(one.name for one in ranked if one.score >= _CLOSE_SHARE * best)
     return near if len(near) > 1 else ()
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, each reduced to what its forms have in common."""
+    """Return the stemmed words of a text, without stop words."""
     found: list[str] = []
     for word in _WORD.findall(_CASE_BOUNDARY.sub(" ", text)):
         if _UNSPACED_SCRIPT.search(word):
@@ -151,7 +151,7 @@ def _contract_words(contract: Contract) -> list[str]:
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> Iterable[str]:
-    """The names of the parameters and what is said of them."""
+    """Yield the names and descriptions of the parameters."""
     held = schema.get("properties")
     if not is_object(held):
         return

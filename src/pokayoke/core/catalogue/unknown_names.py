@@ -1,7 +1,8 @@
-"""Names in a policy or a contract that mean nothing here, so that what is said of them holds for nothing.
+"""Names in a policy or contract that match no tool or argument.
 
-What enters are the tools a guard or a command was given; what leaves is where such a name stands and what it
-may have meant. Whether it is a mistake is not decided here: the same configuration may serve other tools too.
+In: a policy, and the tools of a guard or a command.
+Out: the place of each such name, and the nearest known name.
+Never: an error. The same configuration may serve other tools too.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ def unknown_names(
     """Yield each place of a policy that names no tool, or an argument that its tool does not have.
 
     Args:
-        policy: what is said of tools.
-        contracts: every version of every tool it is said of.
+        policy: the policy.
+        contracts: every version of every tool it is for.
         also: names of tools that the guard itself adds.
 
-    Returns:
-        Keys and indexes of the place, and what is wrong there.
+    Yields:
+        Keys and indexes of the place, and its problem.
     """
     names = {contract.name for contract in contracts}
     known = names | set(also)
     for place, name in _named_tools(policy):
         if name not in known:
-            yield place, f"names {name!r}, and no tool is called so: it has no effect. {_suggest_name(name, names)}"
+            yield place, f"names {name!r}, which matches no tool, so it has no effect. {_suggest_name(name, names)}"
     for number, limit in enumerate(policy.limits):
         limited = [contract for contract in contracts if limit.tool in ("*", contract.name)]
         wrong = _limit_field_problem(limit, limit.field, limited) if limit.field is not None and limited else None
         if wrong is not None:
             yield ("limits", number, "field"), wrong
         if limit.tool == "*" and limit.field is not None and limit.amount is not None:
-            for contract in contracts:  # a limit that names its tool is refused outright
+            for contract in contracts:  # limits on one tool are validated earlier
                 if facts_at(contract.input, (limit.field,)).nodes and (why := amount_problem(contract, limit.field)):
                     yield ("limits", number, "field"), f"counts {limit.field!r} of {contract.id}, {why}"
 
 
 def unknown_sources(contracts: Sequence[Contract], also: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the id of each contract that bases itself on a tool there is none of, and what is wrong.
+    """Yield the id of each contract whose `sources` name no tool, and the problem.
 
     Args:
         contracts: every version of every tool.
@@ -58,7 +59,7 @@ def unknown_sources(contracts: Sequence[Contract], also: Iterable[str] = ()) -> 
     for contract in contracts:
         for name in contract.sources or ():
             if name not in known:
-                wrong = f"sources names {name!r}, and no tool is called so: no invalid output of it stops this one."
+                wrong = f"sources names {name!r}, which matches no tool, so no invalid output of it stops this one."
                 yield contract.id, f"{wrong} {_suggest_name(name, names)}"
 
 
@@ -73,16 +74,16 @@ def _named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
 
 
 def _limit_field_problem(limit: LimitPolicy, field: str, limited: Sequence[Contract]) -> str | None:
-    """What is wrong with the field of a limit if none of the tools it limits has that argument."""
-    heard: set[str] = set()
+    """Return the problem of a limit's field if none of the limited tools has that argument."""
+    known: set[str] = set()
     for contract in limited:
         arguments, complete = declared_arguments(contract.input)
         anything = not arguments and contract.input_schema.get("additionalProperties") is not False
         if field in arguments or anything or not complete:
             return None
-        heard.update(arguments)
+        known.update(arguments)
     whose = "no tool has" if limit.tool == "*" else f"{limit.tool} does not have"
-    return f"counts {field!r}, which {whose}: it limits nothing. {_suggest_name(field, heard)}"
+    return f"counts {field!r}, which {whose}: it limits nothing. {_suggest_name(field, known)}"
 
 
 def _suggest_name(name: str, known: Iterable[str]) -> str:

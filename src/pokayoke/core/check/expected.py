@@ -1,4 +1,4 @@
-"""What a schema wants at a place, in words a model can act on: `an integer from 1 to 100`."""
+"""What a schema expects at a place, in words that a model can use: `an integer from 1 to 100`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ARTICLES = {
 
 
 def expected_at(schema: Schema, path: Path) -> str:
-    """Return in words what the schema wants at the place a path leads to."""
+    """Return in words what the schema expects at a path."""
     return cached_per_schema(schema, ("wanted", path), lambda: describe_expected(facts_at(schema, path), schema))
 
 
 def describe_expected(facts: SchemaFacts, schema: Schema, *, depth: int = 0) -> str:
-    """Return in words what the schema wants at a place, such as `an integer from 1 to 100`."""
+    """Return in words what the schema expects at a place, such as `an integer from 1 to 100`."""
     if facts.choices:
-        # Each once: several subschemas may name the same.
+        # Without duplicates: several subschemas may have the same choice.
         choices = (
             [*{json_text(item): item for item in facts.choices}.values()] if len(facts.nodes) > 1 else facts.choices
         )
@@ -77,7 +77,7 @@ def _describe_text(facts: SchemaFacts) -> str:
 
 
 def _single_bound(nodes: Iterable[Node], *keywords: str) -> tuple[str, Any] | None:
-    """The one bound of a kind; of several that differ nobody can say which holds."""
+    """Return the one bound of a kind; None if there are several, because only one of them may apply."""
     found = {(word, node[word]) for node in nodes for word in keywords if isinstance(node.get(word), int | float)}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -108,5 +108,5 @@ def _describe_size(nodes: Sequence[Node], low_name: str, high_name: str, unit: s
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON, short enough for a sentence."""
+    """Return a value as JSON, shortened for a sentence."""
     return clip(msgspec.json.encode(value).decode(), 60)

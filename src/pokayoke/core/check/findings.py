@@ -1,7 +1,9 @@
-"""A value against its schema: everything that is wrong with it at once, in words a model can act on.
+"""Findings about a value that breaks its schema, all at once.
 
-A finding's `at` is the place that has to change: for a missing field the place where it belongs, for
-an unknown one the field itself. `hint` says what to send instead and is made of the schema only.
+In: a value and its schema.
+Out: one finding per problem. `at` is the place that has to change: where a missing field belongs, or the unknown field
+itself. `hint` says what to send instead and is derived from the schema only.
+Never: a hint that suggests a refused value.
 """
 
 from __future__ import annotations
@@ -81,19 +83,19 @@ _KEYWORDS: dict[str, str] = {
 }
 
 _ROOT = "arguments"
-"""What the whole value is called in hints, where it is no output."""
+"""The name of the whole value in hints, unless it is an output."""
 _MAX_HINT = 590
 _MAX_NAMES = 20
 
 
 class Issue(msgspec.Struct, frozen=True, gc=False):
-    """One problem, brought to the place that has to change.
+    """One problem, at the place that has to change.
 
     Attributes:
-        path: where it has to change.
-        at: the same as a JSON pointer.
+        path: the place that has to change.
+        at: the same place as a JSON pointer.
         code: a code of this module.
-        problem: what the schema said.
+        problem: the problem of the schema.
     """
 
     path: Path
@@ -103,29 +105,29 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[Path, str]:
-        """What makes two issues the same one."""
+        """The identity of the issue: two issues with equal keys are the same."""
         return (self.path, self.code)
 
 
 def check_value(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Finding, ...]:
-    """Return everything that is wrong with a value, in the order of the schema; () if it is valid.
+    """Return the findings about a value, in the order of the schema; () if it is valid.
 
     Args:
-        value: any Python value; what is no JSON value is a finding too.
-        schema: the schema it has to fulfil.
-        root: what the whole value is called in hints.
+        value: any Python value; a value that is no JSON is a finding too.
+        schema: the schema it must fit.
+        root: the name of the whole value in hints.
     """
     return tuple(describe_issue(issue, schema, root=root) for issue in find_issues(value, schema))
 
 
 def placeholder_findings(value: Any, schema: Schema | None = None) -> tuple[Finding, ...]:
-    """Return a finding for every text that only stands where a value should be, or lost a backslash.
+    """Return a finding for every placeholder and every text that lost a backslash.
 
     See `core/check/placeholders.py`.
 
     Args:
         value: a JSON value.
-        schema: texts the schema itself names (enum, const, default, examples) are values there.
+        schema: texts that the schema itself names (enum, const, default, examples) are values there.
     """
     return tuple(_placeholder_finding(path, text) for path, text in find_placeholders(value, schema))
 
@@ -146,13 +148,13 @@ def _placeholder_finding(path: Path, text: str) -> Finding:
 
 
 def find_issues(value: Any, schema: Schema, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Issue, ...]:
-    """Return the problems of a value, each at the place that has to change, none twice.
+    """Return the problems of a value, each once and at the place that has to change.
 
     Args:
         value: any Python value.
-        schema: the schema it has to fulfil.
-        parsed: True if the value came out of the strict parser.
-        effort: what the explanation takes is added to it.
+        schema: the schema it must fit.
+        parsed: True if the strict parser made the value.
+        effort: counts the steps of the explanation.
     """
     found: dict[tuple[Path, str], Issue] = {}
     for problem in schema.find_problems(value, parsed=parsed, effort=effort):
@@ -175,14 +177,14 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
     """Return the finding for an issue.
 
     Args:
-        issue: what is wrong.
-        schema: the schema that says so.
-        root: what the whole value is called in hints.
-        suggestion: a sentence with what was probably meant; it comes first in the hint.
+        issue: the problem.
+        schema: the schema that the value breaks.
+        root: the name of the whole value in hints.
+        suggestion: a sentence with the probable meaning; it comes first in the hint.
     """
     code, at, problem = issue.code, issue.at, issue.problem
     message = problem.message
-    if code == "unknown_field":  # such names are many, and none is worth remembering
+    if code == "unknown_field":  # such names are many, so their hints are not cached
         message = f"{_clip_hint(at)}: the schema does not know this field"
         hint = _clip_hint(_advise_change(issue, schema, root))
     else:
@@ -199,11 +201,11 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
 
 
 def clarification_question(schema: Schema, doubtful: Sequence[Path] = ()) -> str:
-    """Return the question that settles an uncertain call, with ranges and choices.
+    """Return the question that clarifies an uncertain call, with ranges and choices.
 
     Args:
-        schema: what the call has to fit.
-        doubtful: the places that were not sent as they should have been; without any, the required fields (else all).
+        schema: the schema of the arguments.
+        doubtful: the places that had to be corrected; without any, the question is about the required fields, or all.
     """
     facts = facts_at(schema, ())
     known = [(name,) for name in facts.properties]
@@ -213,20 +215,20 @@ def clarification_question(schema: Schema, doubtful: Sequence[Path] = ()) -> str
     return _clip_hint(f"{opening}: {asked}." if asked else f"{opening}.")
 
 
-def required_fields_sentence(schema: Schema, *, room: int) -> str:
-    """Return a sentence with what no call can do without, of about `room` characters at most; "" if that is nothing."""
+def required_fields_sentence(schema: Schema, *, budget: int) -> str:
+    """Return a sentence with the required fields, of at most about `budget` characters; "" if there are none."""
     facts = facts_at(schema, ())
-    listed = _list_fields([(name,) for name in facts.properties if name in facts.required], schema, room)
+    listed = _list_fields([(name,) for name in facts.properties if name in facts.required], schema, budget)
     return f"It needs {listed}." if listed else ""
 
 
-def _list_fields(paths: Sequence[Path], schema: Schema, room: int) -> str:
+def _list_fields(paths: Sequence[Path], schema: Schema, budget: int) -> str:
     parts: list[str] = []
     for path in paths:
         part = f"`{to_field_path(path, _ROOT)}` ({expected_at(schema, path)})"
-        if len(part) > room:  # its name is better than nothing
+        if len(part) > budget:  # its name is better than nothing
             part = f"`{to_field_path(path, _ROOT)}`"
-        if sum(map(len, parts)) + len(part) > room:
+        if sum(map(len, parts)) + len(part) > budget:
             parts.append(f"and {len(paths) - len(parts)} more")
             break
         parts.append(part)
@@ -259,7 +261,7 @@ def _advise_change(issue: Issue, schema: Schema, root: str) -> str:
 
 
 def _unwanted_name(issue: Issue, root: str) -> str:
-    """The name of what has to go, where that is what is wrong; else ""."""
+    """Return the name of the field to leave out if that solves the issue, else ""."""
     keyword, broken = issue.problem.keyword, issue.problem.schema
     if keyword == "false":
         return to_field_path(issue.path, root)
@@ -270,7 +272,7 @@ def _unwanted_name(issue: Issue, root: str) -> str:
 
 
 def _issue_facts(issue: Issue, schema: Schema) -> SchemaFacts:
-    """What is wanted at a place, by the branch that was looked at: others may say the contrary."""
+    """Return what the failed branch says about a place; other branches may say the opposite."""
     broken = issue.problem.schema
     if issue.code == "missing_field":
         return facts_of_child_in(schema, broken, issue.path[-1]) or facts_at(schema, issue.path)
@@ -288,23 +290,23 @@ _RULES = (
 
 
 def _is_one_rule(facts: SchemaFacts) -> bool:
-    """Return whether the words for a place say all its rules: several of a kind may contradict the one that failed."""
+    """Return whether the words for a place cover all its rules; a second rule of a kind may contradict the failed one."""
     return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
 
 
 def _allowed_fields_text(issue: Issue, schema: Schema) -> str:
-    """The fields that an object may have in place of one that is refused."""
+    """Return the fields that an object may have instead of a refused one, as text."""
     problem, (*parent, name) = issue.problem, issue.path
     asked = ("fields", problem.keyword, id(problem.schema))
     fields, shown = cached_per_schema(schema, (asked, tuple(parent)), lambda: _find_allowed_fields(issue, schema))
-    if name in fields:  # by a branch that is not that of this value
+    if name in fields:  # in a branch that is not the value's own
         refused = {name, *problem.data.get("unexpected", ())[:_MAX_NAMES]}
         shown = _quote_names([field for field in fields if field not in refused])
     return shown or "none"
 
 
 def _find_allowed_fields(issue: Issue, schema: Schema) -> tuple[dict[str, None], str]:
-    """The fields an object may have, by the subschema that refuses one, and how they are said."""
+    """Return the fields that the refusing subschema allows, and the same as text."""
     broken, path = issue.problem.schema, issue.path[:-1]
     if issue.problem.keyword == "propertyNames":
         return {}, issue.problem.expected

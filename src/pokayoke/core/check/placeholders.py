@@ -1,14 +1,13 @@
-r"""Texts that stand where a value should be: `<user_id>`, `{{name}}`, `...`, `TODO`, and texts that lost a backslash.
+r"""Placeholders in the place of values: `<user_id>`, `{{name}}`, `...`, `TODO`, and texts that lost a backslash.
 
-Only a string that is nothing but the placeholder counts. A text that contains one is content: a
-letter with `{{name}}` in it, a file with `# TODO`, HTML. Left alone on purpose, because people and
-benchmarks use them as values: `N/A`, `none`, `unknown`, `placeholder`, `YOUR_API_KEY` without
-`_HERE`, `$HOME`, `$AAPL`, HTML tags, and whatever the schema itself names (enum, const, default,
-examples). Fields whose name says that they hold a pattern or a template may hold these texts too.
+Only a string that consists of the placeholder counts. A text that contains one is content: a letter with `{{name}}` in
+it, a file with `# TODO`, HTML. These are values, because people and benchmarks use them: `N/A`, `none`, `unknown`,
+`placeholder`, `YOUR_API_KEY` without `_HERE`, `$HOME`, `$AAPL`, HTML tags, and all texts that the schema itself names
+(enum, const, default, examples). Fields whose name means a pattern or a template may hold these texts too.
 
-Valid JSON reads `"\bword\b"`, `"\frac"` and `"\rho"` as control characters: the backslash should have been
-written twice. Nobody sends a backspace; a form feed, a carriage return and a tab count only where they leave
-the rest of a name behind, or a drive before them.
+JSON parsers read `"\bword\b"`, `"\frac"` and `"\rho"` as control characters: the backslash should have been written
+twice. A backspace always counts, because it is never sent on purpose; a form feed, a carriage return and a tab count
+only before the rest of a name, or after a drive letter.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LOST_BACKSLASH = "\b|\f(?=[a-z])|(?<![\\w.,;!?)])\r(?=[a-z])|\t(?=heta|imes|ext
 _LOST_BACKSLASH_JSON = rb'\\(?:b|[fr][a-z]|t(?:heta|imes|ext\{)|(?<="[C-Ec-e]:\\)[nt]\w)'
 _BACKSLASH = 92
 
-# Only asked where the prefilter hit.
+# Used only after a hit of the prefilter.
 _WORDS = (
     r"(?:TODO|TBD|FIXME)"
     r"|[.…]{3,}|…+"
@@ -71,23 +70,23 @@ _PATTERN_FIELDS = frozenset(
 
 
 def may_hold_placeholder(canonical: bytes) -> bool:
-    """Return False if a JSON text (compact, as dumped) can hold neither of the two; True means: look."""
+    """Return False if a compact JSON text certainly has no placeholder and no lost backslash."""
     return _PREFILTER.search(canonical) is not None or (
         _BACKSLASH in canonical and compile_pattern(_LOST_BACKSLASH_JSON).search(canonical) is not None
     )
 
 
 def has_lost_backslash(text: str) -> bool:
-    """Return whether a text holds a control character that was meant to be a backslash and a letter."""
+    """Return whether a text has a control character in the place of a backslash and a letter."""
     return compile_pattern(_LOST_BACKSLASH).search(text) is not None
 
 
 def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Path, str]]:
-    """Return the path and text of every placeholder in a JSON value, and of texts that lost a backslash, in order.
+    """Return the path and text of every placeholder and every text that lost a backslash, in order.
 
     Args:
         value: a JSON value.
-        schema: what the schema itself names at a place is no placeholder there.
+        schema: texts that the schema itself names at a place are no placeholders there.
     """
     found: list[tuple[Path, str]] = []
     stack: list[tuple[Path, str, Any]] = [((), "", value)]
@@ -107,11 +106,11 @@ def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Pa
 
 
 def is_placeholder(text: str, field: str = "") -> bool:
-    """Return whether a text is nothing but a placeholder.
+    """Return whether a text consists of a placeholder.
 
     Args:
         text: the whole string value.
-        field: name of the property it stands in, or of the array it is an item of.
+        field: the name of its property, or of the array that contains it.
     """
     if not text or len(text) > _LONGEST or _split_words(field) & _PATTERN_FIELDS:
         return False

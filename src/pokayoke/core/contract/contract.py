@@ -1,8 +1,10 @@
-"""What a tool promises: one frozen value per tool and version.
+"""Contracts: what each version of a tool promises, as one frozen value.
 
-JSON Schema is the single source of truth; whatever a contract comes from (a function, a model, a
-provider's definition, a listing) ends up here. Everything that can contradict itself is checked
-while building (`core/contract/rules.py`), so that nothing has to be checked during a call.
+In: fields, a function, a model, a provider's definition or an MCP listing.
+Out: a contract with compiled schemas, or a ContractError.
+Never: a contradiction that is found during a call; `core/contract/rules.py` checks all of it while building.
+
+JSON Schema is the single source of truth.
 """
 
 from __future__ import annotations
@@ -46,124 +48,124 @@ InputModel = Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contract:
-    """What one version of one tool promises. Build it, or let a source build it; then it is fixed.
+    """What one version of one tool promises. It cannot be changed once it is built.
 
-    Two contracts are equal only if they are the same object. `dataclasses.replace` makes a changed one.
+    Two contracts are equal only if they are the same object. `dataclasses.replace` makes a changed copy.
 
     Raises:
         ContractError: a field contradicts another or its schema; the message says what to change.
     """
 
     name: str
-    """The tool's own name. Providers with a smaller alphabet get a mapped one."""
+    """The tool's own name. Providers with a smaller alphabet get a mapped name."""
     version: str = "1"
     """Part of the identity: `name@version`."""
     description: str = ""
-    """What the model reads about the tool."""
+    """The description that the model reads."""
     input_schema: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
-    """JSON Schema of the arguments, with the `key_argument` if there is one."""
+    """JSON Schema of the arguments, including the `key_argument` if there is one."""
     output_schema: OutputSchema = None
     """JSON Schema of the result, `"text"` for free text, None if nothing is promised."""
     effect: Effect = "write"
-    """read, write or destructive. What is not declared is a write."""
+    """read, write or destructive. An undeclared effect is a write."""
     open_world: bool = True
     """True if the tool talks to something outside the operator's control."""
     idempotent: bool = False
-    """True if running it twice with equal arguments is the same as once."""
+    """True if running it twice with equal arguments has the same effect as once."""
     identity: tuple[str, ...] | None = None
-    """Arguments that say which effect this is; None means all of them."""
+    """Arguments that identify the effect; None means all of them."""
     scope: Scope = "run"
-    """Within what an equal effect happens once."""
+    """The scope within which an equal effect happens once."""
     sources: tuple[str, ...] | None = None
-    """Tools whose output this one is based on; None means all, () means none."""
+    """Tools whose output this tool is based on; None means all, () means none."""
     timeout: float | None = None
-    """Deadline in seconds; None if not declared (the policy's holds)."""
+    """Deadline in seconds; None means the policy's deadline."""
     retry: RetryPolicy | None = None
-    """How transient failures are repeated; None is the policy's for reads and no retry for writes."""
+    """How transient failures are retried; None means the policy's retries for reads and none for writes."""
     on_ambiguous: OnAmbiguous = "human"
-    """What settles a call of which nobody knows whether it happened."""
+    """How a call is settled if it is unknown whether its effect happened."""
     lookup: Callable[..., Any] | None = None
     """Asks the target whether an effect happened: `lookup(key, arguments)`."""
     lookup_safe: LookupSafe | None = None
-    """Why "not found" allows a second execution: the target drops repeats of our key
-    (`downstream_key`), the executor runs in a child that is killed and reaped before its lease
-    ends (`executor_dead`), or `settle_after` has passed since it died (`settled`)."""
+    """Why "not found" allows a second execution: the target drops repeats of our key (`downstream_key`), the executor
+    runs in a child process that is killed and reaped before its lease ends (`executor_dead`), or `settle_after` has
+    passed since it died (`settled`)."""
     settle_after: float | None = None
     """Longest time in seconds the target may need after the executor has died."""
     forwards_key: bool = False
     """True if the handler hands `pokayoke.this_effect().key` to its target by itself (header, `_meta`)."""
     key_epoch: int = 0
-    """Part of the ledger key; raised on purpose, so that every effect counts as new."""
+    """Part of the ledger key; raise it to make every effect count as new."""
     volatile: tuple[str, ...] = ()
-    """Arguments that do not make it another call: two that differ only there are repetitions."""
+    """Arguments that do not make a call another one: two calls that differ only there are repetitions."""
     on_duplicate: OnDuplicate = "replay"
-    """What a repetition gets: the recorded result, a refusal, or a question to a person (then it runs again)."""
+    """What a repetition gets: the recorded result, a refusal, or a question to a person (after a yes it runs again)."""
     compensate: Callable[..., Any] | None = None
-    """Undoes an effect: called with a `Compensation`; only `pokayoke ledger reconcile --compensate` does so."""
+    """Undoes an effect, called with a `Compensation`; only `pokayoke ledger reconcile --compensate` calls it."""
     max_chars: int | None = None
-    """Longest output in characters; None is the policy's."""
+    """Longest output in characters; None means the policy's limit."""
     content_type: str | None = None
-    """Media type a wire response must carry; None is the policy's."""
+    """Media type that a wire response must have; None means the policy's."""
     invariants: tuple[Invariant, ...] = ()
-    """What holds for every output: declarative values, or callables `(output, arguments)` that
-    return None or True if all is well, False or a sentence if not."""
+    """Rules for every output: declarative values, or callables `(output, arguments)` that return None or True if the
+    rule holds, False or a sentence if not."""
     envelope: Envelope | None = None
-    """How the tool wraps its answer and declares failure."""
+    """How the tool wraps its answer and reports failure."""
     correctors: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Argument name (or JSON pointer) to the corrector or correctors that may change it."""
     extract: Callable[[str], Any] | None = None
     """Turns free text into the structure that the output schema describes."""
     output_checks: OutputChecks = "full"
-    """`size_only` for a tool that is typed end to end: only the size is checked."""
+    """`size_only` checks only the size, for a tool that is typed end to end."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Argument name to the roots its path (or every path of its list) must stay in."""
     roles: tuple[str, ...] = ()
-    """Roles of which the principal must hold one; empty means anybody."""
+    """Roles of which the principal needs one; empty means that no role is needed."""
     quota: tuple[LimitPolicy, ...] = ()
-    """Limits of this tool, beside the policy's."""
+    """Limits of this tool, in addition to the policy's."""
     approval: bool = False
-    """True if a person has to approve every call."""
+    """True if a person must approve every call."""
     key_argument: str | None = None
-    """Argument the guard fills with the ledger key; the model never sees it."""
+    """Argument that the guard fills with the ledger key; the model never sees it."""
     secret: bool = False
-    """True if results are never kept: no last-known-good, no payload in the trace."""
+    """True if results are never stored: no last-known-good output, no payload in the trace."""
     redact: tuple[str, ...] = ()
-    """Field names whose values are never written down."""
+    """Field names whose values are never written to trace or ledger."""
     no_effect_errors: tuple[type[Exception], ...] = ()
-    """Exceptions of the handler that prove that nothing happened."""
+    """Exceptions of the handler that prove that it had no effect."""
     transient_errors: tuple[type[Exception], ...] = ()
-    """Exceptions of the handler that may go away by themselves."""
+    """Exceptions of the handler that a retry may avoid."""
     handler: Callable[..., Any] | None = None
-    """Does it, called with the arguments by name; None if the caller invokes the tool."""
+    """The function that runs the tool, called with the arguments by name; None if the caller invokes the tool."""
     function: Callable[..., Any] | None = None
-    """The function as it was written, if the handler converts arguments before calling it."""
+    """The original function, if the handler converts arguments before calling it."""
     validate_input: InputModel | None = None
-    """A model's own validators: returns the arguments to use and what is wrong with them."""
+    """A model's own validators: returns the arguments to use and their findings."""
     schemas: Mapping[str, Any] | None = None
     """Documents that `$ref` may reach, by absolute URI."""
     defined_in_code: bool = False
-    """True if the operator wrote it (then strict mode wants an output contract)."""
+    """True if it is defined in the operator's code (then strict mode demands an output contract)."""
 
     input: Schema = field(init=False, repr=False)
-    """The compiled schema of what the model may send (without the `key_argument`)."""
+    """The compiled schema of the arguments that the model may send (without the `key_argument`)."""
     defaults: Mapping[str, Any] = field(init=False, repr=False)
-    """What stands for the arguments that a write may leave out, where the input schema says so; {} for a read."""
+    """The defaults that the input schema declares for arguments a write may leave out; {} for a read."""
     takes_text: bool = field(init=False, repr=False)
     """True if a plain text can be a valid output; otherwise a text is JSON, and parsed."""
     output: Schema | None = field(init=False, repr=False)
     """The compiled output schema; None if the output is text or unchecked."""
     model_schema: dict[str, Any] = field(init=False, repr=False)
-    """The input schema as the model sees it; nobody may change it."""
+    """The input schema as the model sees it; it must not be changed."""
     id: str = field(init=False)
     """`name@version`."""
     unchecked: bool = field(init=False, repr=False)
-    """True if nothing is promised about the output."""
+    """True if the contract promises nothing about the output."""
     is_async: bool = field(init=False, repr=False)
     """True if the handler is a coroutine function."""
     input_hooks: bool = field(init=False, repr=False)
     """True if user code runs on the input side."""
     schema_only: bool = field(init=False, repr=False)
-    """Whether its output is data, and held to its schema alone: no envelope, extract function or invariants."""
+    """True if the output is data that only its schema checks: no envelope, extract function or invariants."""
     output_hooks: bool = field(init=False, repr=False)
     """True if user code runs on the output side."""
     ready_correctors: Correctors | None = field(init=False, repr=False)
@@ -209,7 +211,7 @@ class Contract:
         return self.output_schema == "text"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function as it was written, unguarded; for tests of the tool itself."""
+        """Call the original function, unguarded; for tests of the tool itself."""
         function = self.function or self.handler
         if function is None:
             raise ContractError(f"{self.id} has no handler to call")
@@ -283,7 +285,7 @@ class Contract:
         Args:
             entry: the entry as a dict.
             trusted_hints: True only for a server the operator trusts: then `readOnlyHint` and its
-                siblings say what the tool does. Otherwise it is a write, whatever the server claims.
+                siblings decide the effect. Otherwise the tool is a write, whatever the server claims.
             fields: fields of the contract that override what the entry says.
         """
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
@@ -329,7 +331,7 @@ class Contract:
 
 
 def _build_contract(kind: type[ContractT], fields: dict[str, Any]) -> ContractT:
-    """Make a contract, turning an unknown field into an error that names it."""
+    """Build a contract; an unknown field is an error that names it."""
     unknown = fields.keys() - FIELDS
     if unknown:
         from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs the class above

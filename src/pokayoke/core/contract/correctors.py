@@ -10,8 +10,7 @@ a callable                               ``corrector(value)`` returns another va
 a tuple or list of these                 used only if those that answer agree
 =======================================  ==========================================================
 
-A corrector is asked only about a value the schema refuses, and its answer counts only if the schema
-then accepts the place.
+A corrector gets only values that the schema refuses, and its answer counts only if the schema then accepts the place.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ CorrectorFunction = Callable[[Any], Any]
 CorrectorAnswer = tuple[str, Any]
 
 _UNCHANGED = object()
-# Words that count single things. Containers and multiples (box, pack, dozen, pair, 箱, 打, 双) are left
-# out: two boxes are not two pieces.
+# Words that count single things. Containers and multiples (box, pack, dozen, pair, 箱, 打, 双) are left out,
+# because two boxes are not two pieces.
 _COUNTING_WORDS = frozenset(
     {
         *"件個个箇枚本台冊册つ人名点匹頭头只张張条支位辆輛部份개명권",
@@ -75,22 +74,22 @@ class Correctors:
     __slots__ = ("_rules",)
 
     def __init__(self, rules: Mapping[Path, tuple[_BuiltInCorrector | _UserCorrector, ...]]) -> None:
-        """Keep the correctors by the path of their field; `*` in a path is any item or field."""
+        """Store the correctors by the path of their field; `*` in a path is any item or field."""
         self._rules = dict(rules)
 
     def __bool__(self) -> bool:
-        """True if there is any."""
+        """Return whether there are any."""
         return bool(self._rules)
 
     def correct_value(
         self, path: Path, value: Any, root: str = "arguments"
     ) -> tuple[list[CorrectorAnswer], list[Finding]]:
-        """Return what the correctors of a place make of a value, and a finding for each that failed.
+        """Return the answers of a place's correctors for a value, and a finding for each that failed.
 
         Args:
-            path: where the value stands.
-            value: the value the schema refused.
-            root: what the whole value is called.
+            path: the place of the value.
+            value: the value that the schema refused.
+            root: the name of the whole value in messages.
         """
         answers: list[CorrectorAnswer] = []
         failed: list[Finding] = []
@@ -111,7 +110,7 @@ class Correctors:
 
 
 def compile_correctors(mapping: Mapping[str, Any], input_schema: Schema) -> Correctors:
-    """Check the correctors of a contract and make them ready.
+    """Check and compile the correctors of a contract.
 
     Args:
         mapping: field name, or JSON pointer (`/items/*/size`), to a corrector or several.
@@ -133,7 +132,11 @@ def compile_correctors(mapping: Mapping[str, Any], input_schema: Schema) -> Corr
 
 
 def _field_choices(path: Path, schema: Schema, field: str) -> tuple[Any, ...]:
-    """Return the choices of the field, or raise if the schema has no such field."""
+    """Return the choices of a field.
+
+    Raises:
+        ContractError: the schema has no such field.
+    """
     facts: SchemaFacts | None = declared_facts(schema, path)
     if facts is None:
         raise ContractError(f"corrector of {field!r}: the input schema has no such field")
@@ -167,7 +170,7 @@ def _compile_corrector(given: object, field: str, choices: tuple[Any, ...]) -> _
 
 
 def _run_user_corrector(rule: _UserCorrector, path: Path, value: Any, root: str) -> Any:
-    """Call a user's corrector on a copy. Whatever it raises is a finding; only an interrupt goes on."""
+    """Call a user's corrector on a copy. Any exception becomes a finding, except a KeyboardInterrupt."""
     try:
         after = rule.run(copy.deepcopy(value))
     except KeyboardInterrupt:
@@ -182,7 +185,7 @@ def _run_user_corrector(rule: _UserCorrector, path: Path, value: Any, root: str)
 
 
 def user_code_finding(rule: str, path: Path, reason: str, root: str = "arguments") -> Finding:
-    """Return the finding for user code on the input side that did not work."""
+    """Return the finding for user code on the input side that failed."""
     name = to_field_path(path, root)[:200]
     return Finding(
         code="corrector_failed",
@@ -214,7 +217,7 @@ def is_exact_json(value: Any) -> bool:
 
 
 def _exception_text(exc: BaseException) -> str:
-    """Return the text of an exception, even of one whose text raises."""
+    """Return the text of an exception, even if `str()` of it raises."""
     try:
         return clip_at_word(str(exc), 200)
     except Exception:  # noqa: BLE001 - user code again

@@ -1,7 +1,8 @@
-"""What other people's tool definitions say, as fields of a contract.
+"""Fields of a contract, read from tool definitions of providers and from plain data.
 
-Every function returns the fields; the class methods of `Contract` build from them. A definition of a
-shape nobody documented is a ContractError, never a guess.
+In: one definition (OpenAI, Anthropic, MCP), or a mapping such as an entry of a YAML file.
+Out: the fields; the class methods of `Contract` build from them.
+Never: a guess. A definition of an undocumented shape is a ContractError.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pokayoke.errors import ContractError
 if TYPE_CHECKING:
     from pokayoke.core.contract.contract import Contract
 
-# What data can say; callables and exception classes are given beside it.
+# Fields that data can hold; callables and exception classes are passed separately.
 _STRUCTURED_FIELDS: dict[str, Any] = {
     "retry": RetryPolicy,
     "envelope": Envelope,
@@ -79,7 +80,7 @@ def read_openai(definition: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": _read_name(function),
         "description": _read_description(function),
-        # The API's documentation: leaving parameters out defines a function with an empty parameter list.
+        # By the API's documentation, a function without parameters has an empty parameter list.
         "input_schema": _read_schema(function, "parameters", absent=_NO_ARGUMENTS),
     }
 
@@ -147,7 +148,7 @@ def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
-    """Return which names were meant by names that are none; if that cannot be told, which there are."""
+    """Return a sentence with the known names nearest to unknown ones; if none is near, with all of them."""
     there = {name.lower(): name for name in sorted(known)}
     near = [there[low] for name in sorted(unknown) for low in difflib.get_close_matches(name.lower(), there, n=1)]
     if near:
@@ -157,7 +158,7 @@ def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
 
 
 def to_mapping(contract: Contract) -> dict[str, Any]:
-    """Return what of a contract is data and differs from the defaults."""
+    """Return the fields of a contract that are data and differ from the defaults."""
     found: dict[str, Any] = {"name": contract.name, "version": contract.version}
     described = type(contract).__dataclass_fields__
     for key in (*_PLAIN_FIELDS, *_STRUCTURED_FIELDS):
@@ -166,7 +167,7 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
             value = tuple(rule for rule in value if isinstance(rule, msgspec.Struct))
         if key == "correctors":
             value = {name: entry for name, entry in value.items() if not has_user_code(entry)}
-        if key == "paths":  # what was written: what it means is another folder on each machine
+        if key == "paths":  # as declared: the resolved folder differs on each machine
             value = {name: getattr(roots, "declared", roots) for name, roots in value.items()}
         default: Any = {} if key in _EMPTY_BY_DEFAULT else described[key].default
         if value is not None and value != default:
@@ -193,7 +194,7 @@ _READERS = {
 
 
 def _refuse_other_kinds(definition: Mapping[str, Any], key: str) -> None:
-    """Refuse a definition of somebody else's kind, which says its schema under another key, and name its reader."""
+    """Refuse another provider's definition, which has its schema under another key, and name its reader."""
     if key not in definition:
         for other, reader in _READERS.items():
             if other in definition:
@@ -214,9 +215,7 @@ def _read_description(definition: Mapping[str, Any]) -> str:
 
 
 def _read_schema(definition: Mapping[str, Any], key: str, absent: dict[str, Any] | None = None) -> dict[str, Any]:
-    schema = definition.get(key, absent)
-    if schema is None:
-        schema = absent
+    schema = absent if definition.get(key) is None else definition[key]
     if not isinstance(schema, Mapping):
         raise ContractError(f"{definition.get('name')!r}: {key} must be a JSON Schema object, got {schema!r}")
     return dict(cast(Mapping[str, Any], schema))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def limit_problems(limit: LimitPolicy) -> Iterator[str]:
-    """Yield why a limit cannot be kept, without its name in front."""
+    """Yield the problems of a limit, without its name in front."""
     if limit.calls is None and limit.amount is None:
         yield "limits nothing. Give it `calls`, or `amount` with `field`."
     if (limit.amount is None) != (limit.field is None):
@@ -26,7 +26,7 @@ def limit_problems(limit: LimitPolicy) -> Iterator[str]:
 
 
 def option_problems(contract: Contract) -> Iterator[str]:
-    """Yield what is wrong with the options that a contract brings along: nobody has read them from a file."""
+    """Yield the problems of a contract's options, which no reader of a file has validated."""
     written = [("quota", limit) for limit in contract.quota]
     for name, options in written if contract.retry is None else [("retry", contract.retry), *written]:
         try:
@@ -40,15 +40,15 @@ def option_problems(contract: Contract) -> Iterator[str]:
 
 
 def contract_limits(contract: Contract) -> tuple[LimitPolicy, ...]:
-    """Return the limits of a contract; what they count is counted for this tool and no other."""
+    """Return the limits of a contract, restricted to its own tool."""
     return tuple(msgspec.structs.replace(limit, tool=contract.name) for limit in contract.quota)
 
 
 def default_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict[str, Any]:
-    """Return what counts for the limited arguments that a call leaves out: their declared defaults, or null.
+    """Return the amounts of the limited arguments that a call leaves out: their declared defaults, or null.
 
-    Null is the amount of an argument the tool has and nobody knows the default of. It cannot be measured,
-    so such a call passes no limit. A tool that does not have the argument spends nothing of it.
+    Null stands for an argument that the tool has and whose default is unknown. It cannot be measured, so such a call
+    exceeds every limit. A tool without the argument spends nothing of it.
 
     Raises:
         ContractError: a limit for this very tool counts such an argument, or one that is no number: every call
@@ -76,10 +76,10 @@ def default_amounts(contract: Contract, limits: tuple[LimitPolicy, ...]) -> dict
 
 
 def amount_problem(contract: Contract, name: str) -> str | None:
-    """Return why the amount of an argument cannot be summed up, and what to do; None if it may be a number.
+    """Return why the amount of an argument cannot be summed, and what to do; None if it may be a number.
 
-    A text may be one if the schema says which texts there are: by a pattern, by a format that is not a known
-    one (`decimal`), by choices or a default that are numbers.
+    A text may be a number if the schema describes its texts: by a pattern, by an unknown format (`decimal`), or by
+    choices or a default that are numbers.
     """
     facts = facts_at(contract.input, (name,))
     if not facts.types or facts.types & {"number", "integer", "boolean"}:

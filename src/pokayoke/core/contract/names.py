@@ -1,7 +1,7 @@
-"""Tool names: which may be registered, how they look to a provider, which spellings are the same name.
+"""Tool names: which may be registered, how a provider writes them, which spellings are the same name.
 
-What may be registered follows Unicode Technical Standard 39 ("highly restrictive", without its
-data tables): a name must be one that cannot be mistaken for another on the screen.
+Registration follows Unicode Technical Standard 39 ("highly restrictive", without its data tables): a name must not be
+mistaken for another on the screen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from typing import Literal, get_args
 
 DefinitionFormat = Literal["openai", "anthropic", "mcp"]
-"""Whose tool definitions; each has an alphabet and a length of its own for names."""
+"""The provider of a tool definition; each has its own alphabet and length for names."""
 DEFINITION_FORMATS: tuple[DefinitionFormat, ...] = get_args(DefinitionFormat)
 
 _ALPHABETS: dict[DefinitionFormat, tuple[re.Pattern[str], int]] = {
@@ -22,30 +22,30 @@ _ALPHABETS: dict[DefinitionFormat, tuple[re.Pattern[str], int]] = {
 }
 _SEPARATORS = re.compile(r"[\s._:/-]+")
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[\s._:/-]+(?=[0-9])")
-# Where text that belongs to a call's markup begins: no tool is called `get_user</name>` or `get_user"}`.
+# The beginning of a call's markup: no tool is called `get_user</name>` or `get_user"}`.
 _MARKUP = re.compile(r"[<>\"'`{(\[|\\,;=]")
-# Markup that says nothing: signs, closing tags, tokens of templates, the key that comes next. All else is part of what
-# was meant, such as arguments (`get_user(id=7)`) or a second tool (`get_user, delete_user`).
+# Markup without meaning: signs, closing tags, tokens of templates, the next key. Any other text has a meaning, such as
+# arguments (`get_user(id=7)`) or a second tool (`get_user, delete_user`).
 _MEANINGLESS_MARKUP = re.compile(
     r"(?:</[\w:.-]*>?|<\|[a-z_]+\|>(?:commentary|analysis|final|json)?"
     r"|(?<=[\"'])(?:arguments|parameters|args|input)(?=[\"'])|[\s<>\"'`{}()\[\]|\\,;:=])*"
 )
-# What harnesses and models write in front of a name.
+# Prefixes that harnesses and models write before a name.
 _WRAPPERS = ("functions", "function", "tools", "tool", "multi_tool_use", "default_api", "mcp")
 _ALLOWED_SCRIPT_MIXES = (
     {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO"},
     {"LATIN", "CJK", "HANGUL"},
 )
 _MAX_NAME = 128
-# Letters of other scripts that look like a Latin one; a name made of these alone is a Latin word in disguise.
+# Letters of other scripts that look like Latin ones; a name of these alone imitates a Latin word.
 _LOOKALIKES = frozenset("аеорсухіјѕһԁԛԝӏвкмнтАВЕКМНОРСТХІЈЅԌԚԜοανρυικωχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
 
 
 def name_problem(name: object) -> str | None:
     """Return why a name may not be registered, or None.
 
-    Refused are blank and overlong names, invisible and control characters, spellings that another
-    spelling displays as (full width, combining accents left apart), and mixed or imitated scripts.
+    Refused are blank and overlong names, invisible and control characters, spellings that look like another one
+    (full width, separate combining accents), and mixed or imitated scripts.
     """
     if not isinstance(name, str) or not name.strip():
         return "it is blank"
@@ -64,7 +64,7 @@ def name_problem(name: object) -> str | None:
 
 
 def _imitation_problem(name: str) -> str | None:
-    """Return why the letters of a name can be taken for others, or None."""
+    """Return why the letters of a name can be mistaken for others, or None."""
     letters = [character for character in name if character.isalpha()]
     scripts = {unicodedata.name(letter, "UNKNOWN").partition(" ")[0] for letter in letters}
     if len(scripts) > 1 and not any(scripts <= together for together in _ALLOWED_SCRIPT_MIXES):
@@ -75,9 +75,9 @@ def _imitation_problem(name: str) -> str | None:
 
 
 def provider_name(name: str, written: DefinitionFormat) -> str:
-    """Return the name a provider accepts; the same one every time, so it can be mapped back.
+    """Return the name that a provider accepts; it is always the same, so it can be mapped back.
 
-    A name that loses letters (another script) or length keeps eight digits of its hash instead.
+    A name that loses letters (of another script) or length gets eight digits of its hash instead.
     """
     alphabet, length = _ALPHABETS[written]
     mapped = alphabet.sub("_", name)
@@ -88,17 +88,17 @@ def provider_name(name: str, written: DefinitionFormat) -> str:
 
 
 def history_name(name: str) -> str:
-    """Return the name a call gets in a history: a provider refuses to see one again that it would not have offered."""
+    """Return the name of a call in a history: a provider refuses a history with names that it cannot have offered."""
     return provider_name(name.strip() or "unnamed", "openai")
 
 
 def fold_name(name: str) -> str:
-    """Return what is left of a name when case and separators carry no meaning; between digits they do."""
+    """Return a name without case and separators; a separator between digits is kept."""
     return _SEPARATORS.sub("", _BETWEEN_DIGITS.sub("\0", name)).lower()
 
 
 def possible_names(called: str, prefixes: tuple[str, ...]) -> list[str]:
-    """Return the names a called name may be a spelling of: without markup that says nothing, without known prefixes."""
+    """Return the names that a called name may be a spelling of: without markup and known prefixes."""
     bare = called.strip().lstrip("\"'`<").strip()
     name = _MARKUP.split(bare, maxsplit=1)[0]
     found: list[str] = []

@@ -1,6 +1,8 @@
-"""Contracts out of Python types, through pydantic: schemas, conversion of arguments, validators.
+"""Contracts from Python types through pydantic: schemas, conversion of arguments, validators.
 
-pydantic is imported when the first such contract is built, never before.
+In: a type, a model or a typed handler.
+Out: schemas and callables for a contract, or a ContractError.
+Never: an import of pydantic before the first such contract is built.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ CODES: dict[str, str] = {
 _MAX_FINDINGS = 20
 _SCALARS = (str, int, float, bool, type(None))
 _TIME_PATTERNS = {"date-time": r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "time": r"^\d\d:\d\d"}
-"""How a time begins whose zone may be left out, by the format that wants it (RFC 3339). The type judges the rest."""
+"""Patterns for times without a required zone, by their format (RFC 3339 demands one). The type checks the rest."""
 
 
 def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
-    """Return the closed JSON Schema of what a type accepts.
+    """Return the closed JSON Schema of the values that a type accepts.
 
-    Every object whose properties are listed is closed unless its type says `extra="allow"`: an
-    unknown field is a typo of the model until somebody declares otherwise.
+    Every object with listed properties is closed unless its type says `extra="allow"`: an undeclared field is a typo
+    of the model.
     """
     schema = _json_schema(build_type_adapter(kind, where), "validation", where)
     _close_objects(schema)
@@ -49,7 +51,7 @@ def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
 
 
 def output_schema_of(kind: Any, where: str) -> dict[str, Any] | Literal["text"] | None:
-    """Return the schema of what a return type serialises to.
+    """Return the schema of the serialised values of a return type.
 
     Returns:
         `"text"` for `str`; None for types that promise nothing: Any, object, dict, dict[str, Any],
@@ -65,7 +67,7 @@ def output_schema_of(kind: Any, where: str) -> dict[str, Any] | Literal["text"] 
 
 
 def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contract fields for a tool whose arguments are one model."""
+    """Return the contract fields of a tool whose arguments are one model."""
     where = f"model of {name!r}"
     schema = input_schema_of(model, where)
     if fields.get("paths"):
@@ -87,7 +89,7 @@ def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) ->
 
 
 def output_schema_from(output: Any, where: str) -> Any:
-    """Return the output schema for what a programmer gave as output=: a schema, "text", a type or None."""
+    """Return the output schema of an `output=` argument: a schema, "text", a type or None."""
     if output is None or isinstance(output, str | bool | dict):
         return cast(Any, output)
     return output_schema_of(output, where)
@@ -126,13 +128,13 @@ def build_typed_handler(handler: Callable[..., Any], adapter: TypeAdapter[Any], 
 def _parse_arguments(adapter: TypeAdapter[Any], arguments: dict[str, Any]) -> Any:
     """Return the typed value of JSON values that fit the schema.
 
-    Also for strict types, which would take no text for the enum, date or UUID that JSON has no other way to write.
+    Not in strict mode: strict types refuse a text for an enum, a date or a UUID, and JSON has no other form for them.
     """
     return adapter.validate_python(arguments, strict=False)
 
 
 def _keep_confined_paths(sent: Any, value: Any) -> Any:
-    """Return the typed value; a confined path (a text that can open itself) stays one where a text is wanted."""
+    """Return the typed value; where a text is expected, a confined path (a text with its own `open`) is kept."""
     if type(value) is str and isinstance(sent, str):
         return sent
     if type(value) in (list, tuple) and is_array(sent) and len(sent) == len(value):
@@ -144,13 +146,13 @@ def _keep_confined_paths(sent: Any, value: Any) -> Any:
 
 
 def _restore_confined_paths(arguments: dict[str, Any], model: Any) -> Any:
-    """Return a model with its confined paths where pydantic has made plain texts of them."""
+    """Return a model whose confined paths are restored where pydantic made plain texts of them."""
     for name, sent in arguments.items():
         if any(isinstance(one, str) and type(one) is not str for one in (sent if is_array(sent) else (sent,))):
             field = _fields_by_alias(type(model)).get(name, name)
             if is_object(model):
                 model[field] = _keep_confined_paths(sent, model[field])
-            else:  # also where it is frozen: the model says that nothing was changed
+            else:  # also in a frozen model: its value stays equal
                 object.__setattr__(model, field, _keep_confined_paths(sent, getattr(model, field)))
     return model
 
@@ -165,14 +167,14 @@ def _field_types(model: Any) -> dict[str, Any]:
 
 
 def _fields_by_alias(model: Any) -> dict[str, str]:
-    """Return the fields of a model that have another name in JSON, by that name."""
+    """Return the fields of a model that have another name in JSON, keyed by that name."""
     declared = getattr(model, "__pydantic_fields__", {}).items()
     named = ((info.validation_alias or info.alias, field) for field, info in declared)
     return {alias: field for alias, field in named if isinstance(alias, str)}
 
 
 def refuse_unconfined_paths(where: str, hints: Mapping[str, Any], paths: Mapping[str, Any]) -> None:
-    """Refuse a path argument whose type would take the check out of its opening.
+    """Refuse a path argument whose type would open files without the check.
 
     Raises:
         ContractError: it is a `pathlib` path, whose own `open` follows links out of the root.
@@ -186,12 +188,12 @@ def refuse_unconfined_paths(where: str, hints: Mapping[str, Any], paths: Mapping
 
 
 def mentions_type(kind: Any, wanted: type, around: tuple[Any, ...] = ()) -> bool:
-    """Return whether a type is a class, a union or list that has it, or a name for one of these.
+    """Return whether a type is a class, contains it (a union, a list), or is an alias of such a type.
 
     Args:
         kind: the type.
         wanted: the class.
-        around: the types that this one is a part of, since an alias may be a part of itself.
+        around: the types that contain this one, because an alias may contain itself.
     """
     if isinstance(kind, type) and issubclass(kind, wanted):
         return True
@@ -204,13 +206,13 @@ def mentions_type(kind: Any, wanted: type, around: tuple[Any, ...] = ()) -> bool
 def build_validator(
     adapter: TypeAdapter[Any], key_argument: str | None = None
 ) -> Callable[[dict[str, Any]], tuple[dict[str, Any], tuple[Finding, ...]]]:
-    """Return the function that lets a model's validators look at arguments.
+    """Return the function that runs a model's validators on arguments.
 
-    It returns the arguments as JSON values, changed only where a validator changed them, and what
-    the validators refuse. Defaults are not filled in: what the model did not send stays unsent.
+    The function returns the arguments as JSON values, changed only where a validator changed them, and findings for
+    what the validators refuse. Defaults are not filled in: arguments that were not sent stay unsent.
 
     Raises:
-        ContractError: a validator takes no ledger key in the key argument.
+        ContractError: a validator refuses a ledger key in the key argument.
     """
     from pydantic import ValidationError  # noqa: PLC0415 - only where a model is used
 
@@ -224,7 +226,7 @@ def build_validator(
         except ValidationError as exc:
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return arguments, tuple(_model_finding(error) for error in errors[:_MAX_FINDINGS])
-        # A default that nobody sent may be something that JSON does not have.
+        # A default that was not sent may have no JSON form.
         wanted: dict[str, Any] = {"exclude_unset": True, "exclude": _unsent_fields(value, arguments)}
         as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False, **wanted)
         as_json: Any = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False, **wanted)
@@ -234,7 +236,7 @@ def build_validator(
 
 
 def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
-    """Refuse a model that would refuse every call. Only the key's own validators can be asked, without the rest."""
+    """Refuse a model that would refuse every call. Only the key's own validators can run without other arguments."""
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
     errors: list[ErrorDetails] = []
@@ -242,7 +244,7 @@ def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
         _parse_arguments(adapter, {key_argument: KEY_STAND_IN})
     except ValidationError as exc:
         errors = exc.errors(include_url=False, include_context=False, include_input=False)
-    except Exception:  # noqa: BLE001 - a validator of the whole may not expect that the rest is missing
+    except Exception:  # noqa: BLE001 - a validator of the whole model may fail because the rest is missing
         return
     for error in errors:
         if error["loc"][:1] == (key_argument,):
@@ -253,7 +255,7 @@ def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:
 
 
 def _unsent_fields(value: Any, arguments: Mapping[str, Any]) -> set[str] | None:
-    """The fields of a dataclass that were not sent; a model knows that by itself."""
+    """Return the fields of a dataclass that were not sent; a pydantic model tracks that itself."""
     kind = type(cast("object", value))
     names = _fields_by_alias(kind)
     sent = {names.get(name, name) for name in arguments}
@@ -261,10 +263,10 @@ def _unsent_fields(value: Any, arguments: Mapping[str, Any]) -> set[str] | None:
 
 
 def _merge_validated(sent: Any, as_python: Any, as_json: Any) -> Any:
-    """Return a value after validation: as it was sent unless a validator changed its meaning.
+    """Return a value after validation: as it was sent, unless a validator changed its meaning.
 
-    A text that became another text was changed. A text that became a datetime, a UUID or a Decimal
-    was only read; how that one is written again says nothing, and neither does 2.0 read as 2.
+    A text that became another text was changed. A text that became a datetime, a UUID or a Decimal was only parsed;
+    its serialised form may differ without a change, and so may 2.0 parsed as 2.
     """
     if is_object(sent) and is_object(as_python):
         return {
@@ -298,7 +300,7 @@ def _model_finding(error: ErrorDetails) -> Finding:
 
 
 def needs_no_conversion(kind: Any) -> bool:
-    """Return whether a JSON value that fits the type's schema is already a value of the type."""
+    """Return whether every JSON value that fits the type's schema is already a value of the type."""
     from pydantic.fields import FieldInfo  # noqa: PLC0415 - only where a function is typed
 
     origin = get_origin(kind)
@@ -318,10 +320,10 @@ def needs_no_conversion(kind: Any) -> bool:
 
 
 def build_type_adapter(kind: Any, where: str) -> TypeAdapter[Any]:
-    """Return pydantic's view of a type.
+    """Return the pydantic adapter of a type.
 
     Raises:
-        ContractError: it has none.
+        ContractError: pydantic does not support the type.
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - only where a model is used
     from pydantic.errors import PydanticUserError  # noqa: PLC0415
@@ -341,7 +343,7 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
     from pydantic_core import PydanticSerializationError  # noqa: PLC0415
 
     class UntitledJsonSchema(GenerateJsonSchema):
-        """Without the titles made from field names: they tell a model nothing and cost tokens."""
+        """Leaves out the titles made from field names, which tell a model nothing and cost tokens."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the name pydantic calls
             return False
@@ -370,20 +372,20 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
 
 
 def _relax_time_zone(node: dict[str, Any], kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for a time zone only where the type does: Python's times need none, and a model would have to guess it."""
+    """Demand a time zone only where the type does: Python's times need none, and a model would have to guess one."""
     beginning = _TIME_PATTERNS.get(node.get("format", ""))
     free = kind.get("tz_constraint") in (None, "naive")
     return {"type": "string", "pattern": beginning} if beginning and free else node
 
 
 def _reason_line(exc: BaseException) -> str:
-    """The line of an error that says why: the first, or the last where the first only announces it."""
+    """Return the line of an error with its reason: the first, or the last if the first ends with a colon."""
     lines = str(exc).strip().splitlines() or [""]
     return (lines[-1] if lines[0].endswith(":") else lines[0]).strip().rstrip(".")
 
 
 def _close_objects(schema: dict[str, Any]) -> None:
-    """Close every object with listed properties whose type did not say that it is open."""
+    """Close every object with listed properties, unless its type declares it open."""
     if "properties" in schema:
         schema.setdefault("additionalProperties", False)
     for _, child in iter_subschemas(schema):

@@ -1,6 +1,8 @@
-"""Which contracts contradict themselves. Every rule says what to change.
+"""The consistency rules of contracts. Every message says what to change.
 
-Runs once per contract, after its schemas are compiled and before anybody can use it.
+In: a contract with compiled schemas, before it is used.
+Out: its normalised fields, or a ContractError for the first contradiction.
+Never: a check during a call.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
 
 
 def normalise_fields(contract: Contract) -> dict[str, Any]:
-    """Return the fields that are kept in another shape than given: lists become tuples.
+    """Return the fields that are stored in another shape than given: lists become tuples.
 
     Raises:
         ContractError: a single string stands where several names belong.
@@ -77,7 +79,7 @@ def _normalise_roots(contract: Contract, argument: str) -> tuple[str, ...]:
     if not roots:
         raise ContractError(f"{contract.name}: paths[{argument!r}] names no root; give at least one directory")
     texts = tuple(root if isinstance(root, str) else root.__fspath__() for root in roots)
-    # Roots that are resolved already hold what they were resolved to.
+    # Resolved roots remember what they were resolved to, so they stay the same objects.
     return cast("tuple[str, ...]", given) if given == texts else texts
 
 
@@ -85,7 +87,7 @@ def check_contract(contract: Contract) -> None:
     """Refuse a contract that contradicts itself.
 
     Raises:
-        ContractError: the first contradiction found, and the way out.
+        ContractError: the first contradiction, and what to change.
     """
     for why in _find_contradictions(contract):
         raise ContractError(f"{contract.name}: {why}")
@@ -132,7 +134,7 @@ def _identity_problems(contract: Contract) -> Iterator[str]:
 
 
 def _field_type_problems(contract: Contract) -> Iterator[str]:
-    """Every field holds the kind of value it is for."""
+    """Yield the fields whose values have the wrong type."""
     for name, choices in CHOICES.items():
         if getattr(contract, name) not in choices:
             yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
@@ -191,7 +193,7 @@ _EACH: dict[str, tuple[Fits, str]] = {
 
 
 def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
-    """Everything that names an argument names one that exists and has the right kind."""
+    """Yield the fields that name an argument which does not exist or has the wrong type."""
     if contract.identity == ():
         yield "identity=() would make every call the same effect. Name the arguments, or leave it out for all of them"
     named = [(f"identity names {name!r}", name) for name in contract.identity or ()]
@@ -214,9 +216,9 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
 
 
 def _handler_problems(contract: Contract) -> Iterator[str]:
-    """The handler takes by name what every call has, and asks for nothing that no call may have."""
+    """Yield the arguments of every call that the handler does not take, and parameters that no call can fill."""
     schema = contract.input_schema
-    # A wrapper is called with what it takes itself, whatever function it stands for.
+    # A wrapper gets the arguments that it declares itself, whatever function it wraps.
     taken = parameters_of(contract.handler, follow_wrapped=False)
     if taken is None:
         return
@@ -240,7 +242,7 @@ def _is_path_argument(whole: Schema, schema: dict[str, Any]) -> bool:
 
 
 def _effect_problems(contract: Contract) -> Iterator[str]:
-    """At most once: what re-runs an effect needs a reason why that is safe."""
+    """Yield the settings that could repeat an effect without a reason why that is safe."""
     reads = contract.effect == "read"
     if reads and contract.key_argument is not None:
         yield "a read has no ledger key: leave key_argument out, or declare the effect"
@@ -312,7 +314,7 @@ def _output_problems(contract: Contract) -> Iterator[str]:
 
 
 def _invariant_problems(contract: Contract, arguments: dict[str, Any], *, complete: bool) -> Iterator[str]:
-    """Invariants name places that exist."""
+    """Yield the invariants that name a place which does not exist."""
     for rule in contract.invariants:
         if isinstance(rule, INVARIANT_TYPES):
             yield from term_problems(rule, contract.output)

@@ -1,7 +1,7 @@
 """Units of length, mass, time, volume, data and temperature, and exact conversion between them.
 
 Factors are exact fractions of the SI unit (international yard and pound agreement of 1959; IEC 80000-13
-for data). Left out because they mean two things: gallon, pint, cup, fluid ounce (US or imperial), ton
+for data). Ambiguous units are left out: gallon, pint, cup, fluid ounce (US or imperial), ton
 (metric, short, long), month and year, `KB` (1000 or 1024), `m` for minutes.
 """
 
@@ -84,12 +84,12 @@ _WORD = 4
 
 
 class Unit:
-    """One unit: its dimension, and how a number of it becomes a number of the base unit."""
+    """One unit: its dimension, and the factor and offset that convert it to the base unit."""
 
     __slots__ = ("dimension", "factor", "offset")
 
     def __init__(self, dimension: str, factor: Fraction, offset: Fraction = Fraction(0)) -> None:
-        """Keep what it takes to convert."""
+        """Store the dimension, factor and offset."""
         self.dimension = dimension
         self.factor = factor
         self.offset = offset
@@ -115,11 +115,11 @@ def find_unit(name: str) -> Unit | None:
 
 
 def convert_amount(text: str, target: Unit) -> Fraction | None:
-    """Return how many of `target` a text like `1.5 kg` is, exactly; None if it does not say so without doubt.
+    """Return the exact amount in `target` of a text like `1.5 kg`; None if the text is ambiguous.
 
     Args:
         text: one number (a point for decimals, no separators) and one unit of the target's dimension.
-        target: the unit wanted.
+        target: the unit of the result.
     """
     match = _AMOUNT.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
     if match is None or _THOUSANDS.fullmatch(match["number"]):

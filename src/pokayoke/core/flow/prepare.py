@@ -163,7 +163,7 @@ def _refuse_unreadable(call: ToolCall, plan: CallPlan | None, reading: Reading) 
     tool = plan.contract.name if plan else call.name
     refusal = reading_finding(reading, effect=effect, tool=tool)
     if plan is not None and refusal.code in _NO_ARGUMENT_CODES:
-        hint = f"{refusal.hint} {required_fields_sentence(plan.contract.input, room=_MAX_FIELDS_CHARS)}"
+        hint = f"{refusal.hint} {required_fields_sentence(plan.contract.input, budget=_MAX_FIELDS_CHARS)}"
         refusal = msgspec.structs.replace(refusal, hint=hint.strip())
     return PreparedCall(
         call,

@@ -60,28 +60,28 @@ def short_json(value: Any, limit: int = 60) -> str:
     return clip(text, limit)
 
 
-def _truncated_json(value: Any, room: int) -> str:
-    """Return a value as compact JSON, or more than `room` characters of its beginning."""
+def _truncated_json(value: Any, budget: int) -> str:
+    """Return a value as compact JSON, or more than `budget` characters of its beginning."""
     if isinstance(value, str):
-        return _quote(value[: room + 1])
+        return _quote(value[: budget + 1])
     if type(value) is int:
         return str(value)
     if is_object(value):
         text = "{"
         for key, item in value.items():
-            if len(text) > room:
+            if len(text) > budget:
                 return text
             name = key if type(key) is str else _type_name(key)
-            text += f"{',' if len(text) > 1 else ''}{_quote(name[: room + 1])}:"
-            text += _truncated_json(item, room - len(text))
+            text += f"{',' if len(text) > 1 else ''}{_quote(name[: budget + 1])}:"
+            text += _truncated_json(item, budget - len(text))
         return text + "}"
     if is_array(value):
         text = "["
         for item in value:
-            if len(text) > room:
+            if len(text) > budget:
                 return text
             text += "," if len(text) > 1 else ""
-            text += _truncated_json(item, room - len(text))
+            text += _truncated_json(item, budget - len(text))
         return text + "]"
     return _encode(value)
 
