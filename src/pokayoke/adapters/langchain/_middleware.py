@@ -137,9 +137,8 @@ class GuardMiddleware(AgentMiddleware):
     def _loop_for_request(self, request: Any) -> ModelLoop:
         """Return the loop that a request belongs to; what the user says in it has begun a turn."""
         adapter_run = self._runs.current_run(request.messages)
-        loop: ModelLoop | None = adapter_run.notes.get("loop")
-        if loop is None:
-            loop = adapter_run.notes.setdefault("loop", ModelLoop(adapter_run, self.window))
+        notes = adapter_run.notes
+        loop: ModelLoop = notes.get("loop") or notes.setdefault("loop", ModelLoop(adapter_run, self.window))
         loop.adapter_run = adapter_run
         if not is_inside_call():  # there, another model gives the agent its task, which begins no turn
             memory = adapter_run.run.progress

@@ -13,12 +13,12 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
+from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import allowed_tool_choice
 from pokayoke.adapters.langchain._capture import CALL_BLOCKS, CapturedReply, finish_reason, observed_model, reply_calls
-from pokayoke.adapters.langchain._run import call_cache
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.flow.plan import Snapshot
@@ -38,15 +38,6 @@ _MESSAGE_CLASSES = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessag
 _CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."
 
 
-class _OfferedTools(NamedTuple):
-    """The tools of a request, the run and the contracts they were for, and the tools as the model gets them."""
-
-    given: list[Any]
-    run: Run
-    snapshot: Snapshot
-    tools: list[Any]
-
-
 class ModelLoop(ModelSide):
     """One loop of a model, from its first request to its last.
 
@@ -56,13 +47,15 @@ class ModelLoop(ModelSide):
 
     Attributes:
         adapter_run: the run, acting for the caller of the latest request.
+        corrected: calls in the history that the guard has corrected, by id: name and arguments there, and the model's.
     """
 
     def __init__(self, adapter_run: AdapterRun, window: int | None) -> None:
         """Begin before the first request."""
         self.adapter_run = adapter_run
         self._ids: set[str] | None = None
-        self._offered: _OfferedTools | None = None
+        self._offered: tuple[list[Any], Run, Snapshot, list[Any]] | None = None
+        self.corrected: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]] = BoundedCache()
         self._fitting = _WindowFitter(adapter_run, window) if window is not None else None
 
     def begin_turn(self, request: Any, known: str | None) -> str | None:
@@ -123,9 +116,9 @@ class ModelLoop(ModelSide):
         """Return the tools as the model gets them: without arguments that the guard fills, with the paging tool."""
         run = self.adapter_run.run
         snapshot, known = run.snapshot, self._offered
-        if known is None or known.given is not tools or known.run is not run or known.snapshot is not snapshot:
-            known = self._offered = _OfferedTools(tools, run, snapshot, self._find_visible_tools(tools, snapshot))
-        return known.tools
+        if known is None or known[0] is not tools or known[1] is not run or known[2] is not snapshot:
+            known = self._offered = (tools, run, snapshot, self._find_visible_tools(tools, snapshot))
+        return known[3]
 
     def _find_visible_tools(self, tools: list[Any], snapshot: Snapshot) -> list[Any]:
         run = self.adapter_run.run
@@ -205,8 +198,9 @@ class ModelLoop(ModelSide):
         if not self.calls(reply):
             return reply
         message = _with_calls(reply.message, reply.answered_calls)
-        update = {} if reply.answered else {"content": ""}
-        return reply.with_message(message.model_copy(update=update))._replace(calls=[])
+        if not reply.answered:
+            message = message.model_copy(update={"content": ""})
+        return reply.with_message(message)._replace(calls=[])
 
     def may_change_text(self, reply: _Reply, text: str | None) -> bool:  # noqa: ARG002 - the base class passes it
         """Return whether the reply is an answer in words, and not an empty one that the model may try again."""
@@ -241,7 +235,7 @@ class ModelLoop(ModelSide):
         if (effective := effective_call(self.adapter_run.run, call, args)) is not None:
             name, args = effective
             # A copy, because other code may change what it is shown, and then that counts.
-            call_cache(self.adapter_run).put(call.id, (name, copy.deepcopy(args), call))
+            self.corrected.put(call.id, (name, copy.deepcopy(args), call))
         return {"name": name, "args": args, "id": call.id, "type": "tool_call"}
 
 
@@ -286,10 +280,10 @@ def _drop_cut_structure(response: Any, stop: str | None) -> Any:
 
 def as_messages(given: Any) -> list[Any]:
     """Return the messages of a history; a list of LangChain's own messages comes back as it is."""
-    listed: list[Any] | None = given if type(given) is list else None
-    return (
-        listed if listed is not None and _MESSAGE_CLASSES.issuperset(map(type, listed)) else convert_to_messages(given)
-    )
+    if type(given) is list and _MESSAGE_CLASSES.issuperset(map(type, given)):
+        return given
+    converted: list[Any] = convert_to_messages(given)
+    return converted
 
 
 def with_changes(request: Any, changes: dict[str, Any]) -> Any:

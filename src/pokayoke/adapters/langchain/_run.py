@@ -11,30 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.config import get_config
 
-from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.langchain._contracts import CONTROL_EXCEPTIONS
-from pokayoke.core.call import ToolCall
 from pokayoke.core.json.values import read_field
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["GraphRuns", "Who", "call_cache"]
+__all__ = ["GraphRuns", "Who"]
 
 Who = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-
-def call_cache(adapter_run: AdapterRun) -> BoundedCache[str, tuple[str, dict[str, Any], ToolCall]]:
-    """Return the calls in a run's history that the guard has corrected: name and arguments there, and the model's own.
-
-    Args:
-        adapter_run: the run.
-    """
-    known: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]]
-    known = adapter_run.notes.setdefault("calls", BoundedCache())
-    return known
 
 
 class GraphRuns(AdapterRuns):

@@ -38,7 +38,6 @@ from pokayoke.adapters.langchain._contracts import (
     StartUnknown,
 )
 from pokayoke.adapters.langchain._results import answering_message, is_message, redirects_graph, result_message
-from pokayoke.adapters.langchain._run import call_cache
 from pokayoke.adapters.langchain._wrapper import wrap_object
 from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.contract.contract import Contract
@@ -46,6 +45,7 @@ from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.errors import ToolError
 
 if TYPE_CHECKING:
+    from pokayoke.adapters.langchain._model import ModelLoop
     from pokayoke.runtime.memory.run_memory import RunMemory
 
 try:
@@ -84,9 +84,12 @@ class ToolNodeCall:
         """Find the call as the model wrote it, and the tool that runs."""
         self._adapter_run, self._request = adapter_run, request
         shown = request.tool_call
-        name, args, call = call_cache(adapter_run).get(shown["id"] or "") or ("", None, None)
-        same = call is not None and (name, args) == (shown["name"], shown["args"])
-        self._call = call if call is not None and same else decode_call(shown["id"], shown["name"], shown["args"])
+        loop: ModelLoop | None = adapter_run.notes.get("loop")
+        known = None if loop is None else loop.corrected.get(shown["id"] or "")
+        if known is not None and known[:2] == (shown["name"], shown["args"]):
+            self._call = known[2]
+        else:
+            self._call = decode_call(shown["id"], shown["name"], shown["args"])
         self._invocation: ToolInvocation | None = None
         self._asks, self._asked = False, 0
         found = adapter_run.run.snapshot.find_plan(self._call.name)
@@ -111,10 +114,9 @@ class ToolNodeCall:
                 problem = self._take_answer(outcome, self._ask_person(outcome, problem))
                 outcome = self._adapter_run.call(self._call, invoke)
         except AmbiguousResume:
-            self._adapter_run.notes.setdefault("refused", set()).add((_task_id(), self._call.id))
-            return self._send_alone_message()
+            return self._refuse_call()
         except HostException as carrier:
-            raise _carried_exception(carrier) from None
+            raise (carrier.__cause__ or carrier) from None
         return self._result_message(outcome)
 
     async def arun(self) -> Any:
@@ -130,10 +132,9 @@ class ToolNodeCall:
                 problem = await asyncio.to_thread(self._take_answer, outcome, answer)
                 outcome = await self._adapter_run.acall(self._call, invoke)
         except AmbiguousResume:
-            self._adapter_run.notes.setdefault("refused", set()).add((_task_id(), self._call.id))
-            return self._send_alone_message()
+            return self._refuse_call()
         except HostException as carrier:
-            raise _carried_exception(carrier) from None
+            raise (carrier.__cause__ or carrier) from None
         return self._result_message(outcome)
 
     # -- running it ----------------------------------------------------------------------------------
@@ -155,6 +156,10 @@ class ToolNodeCall:
         """Return whether this task has refused it before, and runs again because of another call's question."""
         known: set[tuple[str, str]] | None = self._adapter_run.notes.get("refused")
         return known is not None and (_task_id(), self._call.id) in known
+
+    def _refuse_call(self) -> Any:
+        self._adapter_run.notes.setdefault("refused", set()).add((_task_id(), self._call.id))
+        return self._send_alone_message()
 
     def _send_alone_message(self) -> Any:
         call = self._request.tool_call
@@ -259,10 +264,6 @@ def _task_id() -> str:
     return str(get_config()["configurable"].get("__pregel_task_id", ""))
 
 
-def _carried_exception(carrier: HostException) -> BaseException:
-    return carrier.__cause__ or carrier
-
-
 def _is_resumed() -> bool:
     """Return whether a question of this task has been answered."""
     scratchpad = get_config()["configurable"].get("__pregel_scratchpad")
@@ -287,17 +288,8 @@ class ToolInvocation:
     """
 
     __slots__ = (
-        "_began",
-        "_contract",
-        "_direct",
-        "_error",
-        "_handler",
-        "_request",
-        "_tool",
-        "_value",
-        "made",
-        "may_ask",
-    )
+        "_began", "_contract", "_direct", "_error", "_handler", "_request", "_tool", "_value", "made", "may_ask",
+    )  # fmt: skip
 
     def __init__(
         self, request: Any, handler: Callable[[Any], Any], tool: BaseTool | None, contract: Contract | None
