@@ -139,9 +139,11 @@ class Work:
         await self._played(report)
         if self.given.no_tests:
             return
-        tests = TESTS / f"test_{report.name.replace('-', '_')}.py"
-        if tests.exists():
-            report.tests = await self._pytest(report, "tests", str(tests.relative_to(ROOT)))
+        own = TESTS / report.name.replace("-", "_")
+        tests = [TESTS / "test_every_framework.py", own, own.with_name(f"test_{own.name}.py")]
+        report.tests = await self._pytest(
+            report, "tests", *(str(path.relative_to(ROOT)) for path in tests if path.exists())
+        )
         if pages := [page for page in PAGES if host(page) == report.name]:
             blocks = "tests/project/test_docs.py::test_every_block_of_a_page_runs"
             report.guide = await self._pytest(

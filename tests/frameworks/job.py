@@ -4,10 +4,13 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
 
     TITLE: str                 how the table calls it
     PACKAGE: str               distribution whose version is printed
+    MODULES: tuple[str, ...]   top-level modules of the framework, without which the adapter cannot be imported
     MODES: tuple[str, ...]     of "sync", "async", "stream" (streams are asynchronous unless there is no such API)
     WIRES: tuple[str, ...]     of "chat", "responses", "anthropic": the first is the one of the table
     IMPOSSIBLE: dict[str, str] why this framework makes a scenario impossible (tried by two routes), by its name;
                                `name @wire` or `name @wire/mode` if it does so only there
+    UNLIKE: dict[str, str]     why this framework makes a claim of `test_every_framework.py` impossible, by the name of
+                               its test; may be left out
 
     def play(job: Job) -> str:
         '''Have the conversation and return the text the user gets to read. What it raises is a crash.'''

@@ -138,7 +138,8 @@ DISTRIBUTIONS = {
 def lock_of(path) -> str:
     """The lock of the environment in which a test file runs: that of a framework, if it is about one."""
     if FRAMEWORKS in path.parents:
-        stem = path.stem.removeprefix("test_").replace("_", "-")
+        place = path if path.parent in (FRAMEWORKS, FRAMEWORKS / "hosts") else path.parent
+        stem = place.stem.removeprefix("test_").replace("_", "-")
         for name_ in environments.NAMES:
             if name_ != "plain" and (stem == name_ or stem.startswith(f"{name_}-")):
                 return f"frameworks/{name_}.lock"

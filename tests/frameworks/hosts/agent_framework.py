@@ -25,6 +25,7 @@ from pokayoke.adapters.agent_framework import contracts, middleware
 
 TITLE = "Agent Framework"
 PACKAGE = "agent-framework-core"
+MODULES = ("agent_framework",)
 MODES = ("async", "stream")
 WIRES = ("chat", "responses")
 IMPOSSIBLE: dict[str, str] = {}

@@ -17,6 +17,7 @@ from pokayoke.adapters.autogen import contracts, guarded
 
 TITLE = "AutoGen"
 PACKAGE = "autogen-agentchat"
+MODULES = ("autogen_core",)
 MODES = ("async", "stream")
 WIRES = ("chat",)
 IMPOSSIBLE: dict[str, str] = {}

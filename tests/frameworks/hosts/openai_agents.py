@@ -24,6 +24,7 @@ from pokayoke.adapters.openai_agents import GuardedRunner, contracts
 
 TITLE = "OpenAI Agents"
 PACKAGE = "openai-agents"
+MODULES = ("agents",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses")
 IMPOSSIBLE: dict[str, str] = {}

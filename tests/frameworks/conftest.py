@@ -1,0 +1,16 @@
+"""Which tests of frameworks run here: those of the framework in this environment, see `tools/frameworks.py`."""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FRAMEWORK = os.environ.get("POKAYOKE_HOST", "").replace("-", "_")
+"""The framework whose environment this is; empty in every other environment."""
+
+collect_ignore = [
+    path.name for path in HERE.iterdir() if path.is_dir() and path.name not in {"hosts", "__pycache__", FRAMEWORK}
+]
+if not FRAMEWORK:
+    collect_ignore.append("test_every_framework.py")
+sys.path.insert(0, str(HERE / FRAMEWORK))  # helpers beside the tests of the framework

@@ -1,0 +1,226 @@
+"""What holds in every framework: each claim is played with the host of the framework in this environment.
+
+A host whose framework makes a claim impossible says why in `UNLIKE`, by the name of the test.
+"""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from framework_shop import Shop
+from job import Job
+from model_server import ModelServer, Turn
+from runner import load
+
+import pokayoke
+
+HERE = Path(__file__).resolve().parent
+HOST = load(os.environ["POKAYOKE_HOST"])
+REFUND = ("call_1", "refund", '{"order_id": "A1", "amount": 5}')
+UNKNOWN_EFFECT = "[It is not known whether refund took effect.]"
+
+
+@pytest.fixture(autouse=True)
+def possible(request):
+    """Skip what this framework makes impossible."""
+    if why := getattr(HOST, "UNLIKE", {}).get(request.function.__name__):
+        pytest.skip(why)
+
+
+@dataclass
+class Conversation:
+    """What became of a conversation: the requests to the model, what the tools did, and the last text."""
+
+    bodies: list
+    happened: list
+    text: str
+
+    @property
+    def offered(self):
+        """The names of the tools in each request."""
+        tools = [body.get("tools") or () for body in self.bodies]
+        return [[(one.get("function") or one)["name"] for one in request] for request in tools]
+
+
+class LosingShop(Shop):
+    """A shop whose refunds raise once they are made."""
+
+    def note(self, tool, **arguments):
+        """Append a line, then lose the connection."""
+        super().note(tool, **arguments)
+        if tool == "refund":
+            raise RuntimeError("connection lost")
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Play a conversation with the first wire of the host; `turns` are the model's."""
+
+    def conversation(*turns, shop=Shop, mode=None, **options):
+        mode = mode or HOST.MODES[0]
+        with ModelServer([*turns]) as server, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # frameworks leave clients and loops open
+            tools = shop(tmp_path / "log")
+            text = HOST.play(Job(server.url, tools, HOST.WIRES[0], mode, **options))
+            gc.collect()
+            assert server.refused == []
+        return Conversation(server.bodies, tools.happened(), text)
+
+    return conversation
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A durable ledger."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    pokayoke.open_store(url, create=True).close()
+    return url
+
+
+def calls(*wanted):
+    """A turn of the model that calls tools."""
+    return Turn(calls=tuple(wanted))
+
+
+modes = pytest.mark.parametrize("mode", HOST.MODES)
+
+
+# -- adopting it -------------------------------------------------------------------------------------
+
+
+def test_without_the_framework_the_extra_is_named():
+    """An import where the framework is missing says what to install."""
+    adapter, extra = HOST.__name__.removeprefix("host_"), os.environ["POKAYOKE_HOST"]
+    code = f"""
+        import sys
+        for name in {HOST.MODULES!r}:
+            sys.modules[name] = None
+        import pokayoke
+        try:
+            import pokayoke.adapters.{adapter}
+        except pokayoke.errors.MissingExtraError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert f"pip install 'pokayoke[{extra}]'" in done.stdout
+
+
+# -- what the model is shown -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["enforce", "monitor"])
+def test_a_tool_that_is_denied_is_not_shown(play, policy):
+    """It is not offered, and a call of it does not run; monitor mode offers and runs what it would deny."""
+    seen = play(calls(REFUND), Turn("Done."), config={"mode": policy, "access": {"deny": ["refund"]}})
+    assert [("refund" in names) for names in seen.offered] == [policy == "monitor"] * 2
+    assert [one["tool"] for one in seen.happened] == ["refund"] * (policy == "monitor")
+
+
+def test_an_agent_whose_tools_are_all_denied_asks_without_any(play):
+    """The request then names neither tools nor a choice among them: providers refuse an empty list."""
+    seen = play(Turn("Done."), tools=("refund",), config={"access": {"deny": ["refund"]}})
+    assert seen.text == "Done."
+    assert not {"tools", "tool_choice"} & {*seen.bodies[0]}
+
+
+@modes
+def test_a_large_output_can_be_paged_through(play, mode):
+    """Once an output is too large the model is offered a tool to page through it, and the guard answers its calls."""
+    pages = ("call_2", "read_more", '{"handle": "out-1", "offset": 50000}')
+    seen = play(calls(("call_1", "huge", '{"order_id": "A1"}')), calls(pages), Turn("Done."), mode=mode)
+    assert ["read_more" in names for names in seen.offered] == [False, True, True]
+    assert "characters 50000 to" in json.dumps(seen.bodies[2])
+    assert len(json.dumps(seen.bodies[1])) < 100_000
+
+
+@modes
+def test_the_model_reads_the_name_that_it_wrote(play, mode):
+    """The next request has the unknown name and its arguments, and the framework's own tools only."""
+    seen = play(calls(("call_1", "invent", '{"made_up": 1}')), calls(REFUND), Turn("Done."), mode=mode)
+    assert (seen.text, len(seen.happened)) == ("Done.", 1)
+    assert "invent" in json.dumps(seen.bodies[1])
+    assert "made_up" in json.dumps(seen.bodies[2])
+    assert seen.offered[0] == seen.offered[1] == seen.offered[2]
+
+
+@modes
+def test_an_instruction_is_part_of_one_request_only(play, mode):
+    """After two bad rounds the tools go and the model is told why; the next request of the run has the tools again."""
+    stuck = calls(("call_1", "invent", "{}"))
+    seen = play(stuck, stuck, Turn("I could not."), mode=mode)
+    assert (seen.text, bool(seen.offered[2])) == ("I could not.", False)
+    assert ["Tools are off" in json.dumps(body) for body in seen.bodies] == [False, False, True]
+
+
+# -- what the user reads -----------------------------------------------------------------------------
+
+
+@modes
+def test_an_unknown_effect_is_said_beside_the_last_word(play, mode):
+    """The model claims a refund that may not have happened; the user reads that, also at the end of a stream."""
+    seen = play(calls(REFUND), Turn("Done."), shop=LosingShop, mode=mode)
+    assert seen.text.split() == f"Done. {UNKNOWN_EFFECT}".split()
+
+
+# -- what the provider counts ------------------------------------------------------------------------
+
+
+def test_tokens_are_reported(play):
+    """A token budget is held against what the provider counted."""
+    call = ("call_1", "get_order", '{"order_id": "A1"}')
+    first = Turn(calls=(call,), tokens=(4_000, 1_000))
+    seen = play(first, Turn("Done."), config={"budgets": {"tokens": 4_000}})
+    assert "budget" in json.dumps(seen.bodies[1])
+
+
+# -- restarts ----------------------------------------------------------------------------------------
+
+
+def test_a_restart_under_the_same_id_repeats_no_write(play, store):
+    """The ledger knows a write of the same run, and the second model is told that it was done."""
+    for _ in range(2):
+        seen = play(calls(REFUND), Turn("Done."), store=store, run_id="order-7")
+    assert [one["tool"] for one in seen.happened] == ["refund"]
+    assert "already" in json.dumps(seen.bodies[-1])
+
+
+CHILD = """
+    import os, signal, sys
+    sys.path[:0] = {paths!r}
+    from framework_shop import Shop
+    from job import Job
+    from runner import load
+
+    class KilledShop(Shop):
+        def note(self, tool, **arguments):
+            super().note(tool, **arguments)
+            if tool == "refund":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    job = Job({url!r}, KilledShop({log!r}), {wire!r}, {mode!r}, store={store!r}, run_id="order-8")
+    load({host!r}).play(job)
+"""
+
+
+@modes
+@pytest.mark.timeout(180)  # a process that imports a framework
+def test_a_process_killed_in_mid_write_does_not_write_twice(play, store, tmp_path, mode):
+    """After a restart with the same id the effect exists once, and the user is told that it may exist."""
+    paths = [str(HERE), str(HERE.parent / "support"), str(HERE.parent / "core")]
+    with ModelServer([calls(REFUND), Turn("Done.")]) as server:
+        given = {"url": server.url, "log": str(tmp_path / "log"), "wire": HOST.WIRES[0], "mode": mode}
+        code = CHILD.format(paths=paths, store=store, host=os.environ["POKAYOKE_HOST"], **given)
+        command = [sys.executable, "-c", textwrap.dedent(code)]
+        killed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    seen = play(calls(REFUND), Turn("Done."), store=store, run_id="order-8", mode=mode)
+    assert [one["tool"] for one in seen.happened] == ["refund"]
+    assert UNKNOWN_EFFECT in seen.text
