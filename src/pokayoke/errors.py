@@ -1,21 +1,20 @@
-"""Every exception pokayoke raises, in one tree.
+"""All exceptions of pokayoke, in one tree.
 
     PokayokeError
-      ConfigurationError       a programmer's mistake, found while building; never during a call
-        ContractError          a schema or contract that cannot be kept
+      ConfigurationError       a programmer's mistake, found at build time; never during a call
+        ContractError          an unusable schema or contract
         PolicyError            a configuration that contradicts itself, or an unknown key
         MissingExtraError      an optional dependency is absent or broken (also an ImportError)
       OutcomeError             only from `Outcome.unwrap()`: the caller asked for an exception
         CallRefused            pokayoke stopped the call before the tool ran
-        ToolFailed             the tool ran and failed, or nobody can know whether it did
-        ToolOutputInvalid      the tool answered with something that must not be used
-      ToolError                raised by a tool's author: its text is meant for the model
+        ToolFailed             the tool ran and failed, or its effect is unknown
+        ToolOutputInvalid      the tool's answer must not be used
+      ToolError                raised by a tool's author: its text is for the model
       PathEscape               a path would leave its roots (also a ValueError)
-      StoreError               a store cannot be opened or is not what it claims to be
+      StoreError               a store cannot be opened or has other content
       UsageError               the API was used in a way that cannot work
 
-What a model or a tool does wrong is never an exception: it is a `Finding` inside a
-`Verdict` or an `Outcome`.
+A mistake of a model or a tool is never an exception: it is a `Finding` inside a `Verdict` or an `Outcome`.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ class PokayokeError(Exception):
 
 
 class ConfigurationError(PokayokeError):
-    """Something was declared in a way that cannot work; the message says what to change."""
+    """A declaration cannot work; the message says what to change."""
 
 
 class ContractError(ConfigurationError):
-    """A contract or its schema cannot be kept: invalid, remote, exploding, or contradictory."""
+    """A contract or its schema is invalid, remote, exploding, or contradictory."""
 
 
 class PolicyError(ConfigurationError):
@@ -41,7 +40,7 @@ class PolicyError(ConfigurationError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional dependency is not installed, or cannot be imported as it is.
+    """An optional dependency is not installed, or its import fails.
 
     Args:
         package: the distribution that is missing.
@@ -49,8 +48,8 @@ class MissingExtraError(ConfigurationError, ImportError):
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        """Say what is wrong with the package, whose import error is being handled, and how to install it."""
-        from importlib import metadata  # noqa: PLC0415 - slow to import, and hardly ever needed
+        """Build the message from the import error that is being handled, and the command that installs the extra."""
+        from importlib import metadata  # noqa: PLC0415 - slow to import, and rarely needed
 
         try:
             problem = f"{package} {metadata.version(package)} is installed, and cannot be imported: {sys.exception()}"
@@ -67,17 +66,17 @@ class OutcomeError(PokayokeError):
     """
 
     def __init__(self, message: str, outcome: Any = None) -> None:
-        """Keep the outcome beside the message."""
+        """Store the message and the outcome."""
         super().__init__(message)
         self.outcome = outcome
 
 
 class CallRefused(OutcomeError):  # noqa: N818 - the name says what happened, as in the glossary
-    """The call was refused (or waits for a decision); the tool did not run."""
+    """The call was refused, or waits for a decision; the tool did not run."""
 
 
 class ToolFailed(OutcomeError):  # noqa: N818 - the name says what happened, as in the glossary
-    """The tool ran and failed, or it cannot be known whether its effect happened."""
+    """The tool ran and failed, or it is unknown whether its effect happened."""
 
 
 class ToolOutputInvalid(OutcomeError):  # noqa: N818 - the name that stands in traces
@@ -85,10 +84,10 @@ class ToolOutputInvalid(OutcomeError):  # noqa: N818 - the name that stands in t
 
 
 class ToolError(PokayokeError):
-    """Raise this inside a tool to tell the model, in its own words, why the tool cannot do it.
+    """Raise this inside a tool to tell the model why the tool cannot do it.
 
-    The text reaches the model; the text of any other exception never does (it may hold secrets or
-    somebody's instructions). List it in `no_effect_errors` if it proves that nothing happened.
+    Its text reaches the model. The text of any other exception never does, because it may hold secrets or injected
+    instructions. List it in `no_effect_errors` if it proves that nothing happened.
     """
 
 
@@ -96,17 +95,17 @@ class PathEscape(PokayokeError, ValueError):  # noqa: N818 - the name says what 
     """A path is malformed or would leave the roots it is confined to.
 
     Attributes:
-        finding: the `Finding` that says which rule was broken and what to send instead.
+        finding: the `Finding` with the broken rule and what to send instead.
     """
 
     def __init__(self, message: str, finding: Any = None) -> None:
-        """Keep the finding beside the message."""
+        """Store the message and the finding."""
         super().__init__(message)
         self.finding = finding
 
 
 class StoreError(PokayokeError):
-    """A store cannot be opened, is not initialised, or holds something else."""
+    """A store cannot be opened, is not initialised, or has other content."""
 
 
 class UsageError(PokayokeError):

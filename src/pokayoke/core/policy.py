@@ -1,7 +1,7 @@
-"""What a guard is allowed to do: values only, every default is the safe one.
+"""The options of a guard: values only; every default is the safe one.
 
-The YAML file maps one to one onto these structures (`runtime/config/config.py` reads it), and the
-published JSON Schema is generated from them. Unknown keys are errors.
+The YAML file maps one to one to these structures (`runtime/config/config.py` reads it), and the published JSON Schema
+is generated from them. Unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Seconds = Annotated[float, Meta(gt=0.0)]
 WEBHOOK_URL = re.compile(
     r"(https://[^/?#@\\\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?)(/[^#\\\s]*)?", re.ASCII
 )
-"""What the URL of a webhook has to match as a whole: https anywhere, http only to this machine."""
+"""The form of a webhook's whole URL: https to any host, http only to this machine."""
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,26 +33,26 @@ class IntakePolicy(_Options, frozen=True, kw_only=True):
     """How argument texts are read."""
 
     max_chars: PositiveInt = 200_000
-    """Longest argument text that is looked at, in characters."""
+    """Longest argument text that is read, in characters."""
     max_depth: Annotated[int, Meta(ge=1, le=200)] = 64
     """Deepest nesting of an argument text."""
     prefixes: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
-    """Names, as of MCP servers, that a model may put before a tool's: `crm` lets `crm__find` mean `find`."""
+    """Prefixes of tool names, such as those of MCP servers: `crm` lets `crm__find` mean `find`."""
 
 
 class ToolOutputPolicy(_Options, frozen=True, kw_only=True):
-    """What a tool's answer has to fulfil where its contract does not say otherwise."""
+    """Requirements for the answers of tools whose contracts say nothing else."""
 
     max_chars: PositiveInt = 200_000
-    """Longest output, in characters (a cap of four times as many bytes comes first)."""
+    """Longest output, in characters (a limit of four times as many bytes applies first)."""
     require_content_type: str = "application/json"
-    """Media type a wire response must carry."""
+    """Media type that a wire response must have."""
     schema: Literal["strict", "declared"] = "strict"
-    """`strict`: a tool defined in code must declare its output; `declared`: it may go without."""
+    """`strict`: a tool defined in code must declare its output; `declared`: it need not."""
 
 
 class ValidationPolicy(_Options, frozen=True, kw_only=True):
-    """What is validated on the way in and out."""
+    """How inputs and outputs are validated."""
 
     intake: IntakePolicy = IntakePolicy()
     tool_output: ToolOutputPolicy = ToolOutputPolicy()
@@ -68,84 +68,84 @@ class CorrectionPolicy(_Options, frozen=True, kw_only=True):
 
 
 class ConfidencePolicy(_Options, frozen=True, kw_only=True):
-    """When a call is too uncertain to run."""
+    """The confidence below which a call is refused."""
 
     threshold: Share = 0.6
     """A confidence strictly below this is refused with a clarification."""
 
 
 class SafeModePolicy(_Options, frozen=True, kw_only=True):
-    """What happens after an output that must not be used."""
+    """How a run goes on after an invalid output."""
 
     on_invalid_output: Literal["skip_writes", "fail_closed", "human_review"] = "skip_writes"
-    """`skip_writes`: reads go on, writes wait; `fail_closed`: the run stops; `human_review`: a person is asked."""
+    """`skip_writes`: reads continue, writes wait; `fail_closed`: the run stops; `human_review`: a person decides."""
     kill_switch: bool = True
-    """Trip a tool's kill switch when its outputs become unusable: then writes wait in every run."""
+    """Trip a tool's kill switch when its outputs become unusable; then its writes wait in every run."""
     last_known_good_seconds: Annotated[float, Meta(ge=0.0)] = 900.0
-    """Oldest valid read output that may stand in, in seconds; 0 switches it off."""
+    """Maximum age in seconds of a valid read output that may replace an invalid one; 0 switches this off."""
 
 
 class ExecutionPolicy(_Options, frozen=True, kw_only=True):
     """How tools are run."""
 
     timeout: Seconds = 30.0
-    """Deadline of an async tool whose contract does not say, in seconds."""
+    """Deadline in seconds of an async tool whose contract has none."""
     lease_margin_seconds: Seconds = 10.0
-    """Seconds a claim is believed to be alive beyond the deadline: time to report, never a licence to start again."""
+    """Seconds that a claim stays alive beyond the deadline: time to report, not a permission to start again."""
     concurrency: PositiveInt = 5
     """Calls of one batch that run at the same time."""
     max_lost_workers: PositiveInt = 32
-    """Worker threads that may hang past their deadline before sync tools with one are refused."""
+    """Worker threads that may hang past their deadline before sync tools with a deadline are refused."""
 
 
 class RetryPolicy(_Options, frozen=True, kw_only=True):
     """Exponential backoff for transient failures that had no effect."""
 
     retries: Annotated[int, Meta(ge=0, le=20)] = 2
-    """Times a failed call is started again; 0 switches retries off."""
+    """Number of retries of a failed call; 0 switches them off."""
     initial: Annotated[float, Meta(ge=0.0)] = 1.0
     """Delay before the first retry, in seconds."""
     factor: Annotated[float, Meta(ge=1.0)] = 2.0
-    """What each further delay is multiplied by."""
+    """Factor between one delay and the next."""
     cap: Annotated[float, Meta(ge=0.0)] = 60.0
     """Longest delay, in seconds."""
     jitter: Share = 0.25
-    """Share by which a delay is spread to both sides."""
+    """Share by which a delay varies in both directions."""
 
 
 class BudgetPolicy(_Options, frozen=True, kw_only=True):
     """Limits per run; None is no limit."""
 
     rounds: PositiveInt | None = None
-    """Messages of the model that called tools."""
+    """Messages of the model with tool calls."""
     calls: PositiveInt | None = None
     """Tool calls."""
     seconds: Seconds | None = None
-    """Time since the run was opened first."""
+    """Seconds since the run was first opened."""
     tokens: PositiveInt | None = None
     """Tokens, reported with `run.usage` or estimated."""
 
 
 class LoopPolicy(_Options, frozen=True, kw_only=True):
-    """When a run stops trying and has to answer."""
+    """When a run must stop trying and answer."""
 
     identical_failures: PositiveInt = 3
-    """Equal calls (tool and arguments) that fail this often in a row are refused."""
+    """Failures in a row after which an equal call (tool and arguments) is refused."""
     identical_results: PositiveInt = 3
-    """Equal calls with an equal result that are fine; a further one makes its round a bad one."""
+    """Allowed number of equal calls with an equal result; one more makes its round bad."""
     self_repair: Annotated[int, Meta(ge=0)] = 1
-    """Bad rounds in a row that the model may repair itself; one more takes its tools away for the turn."""
+    """Bad rounds in a row that the model may repair; one more withdraws its tools for the turn."""
     tool_failures: PositiveInt = 4
-    """Bad rounds of one tool, since it last brought anything, that other tools' progress makes up for."""
+    """Bad rounds of one tool, since its last success, that progress of other tools offsets."""
     bad_rounds: PositiveInt = 12
-    """Bad rounds of a turn after which the tools are taken away whatever else was achieved."""
+    """Bad rounds of a turn after which the tools are withdrawn despite any progress."""
     off: tuple[str, ...] = ()
     """Kinds that are not counted: unknown_tool, repeated_call, tool_failure, invalid_output, invalid_arguments,
     held_back, refusal, or a kind of your own."""
     instructions: dict[str, str] = {}
-    """What the model is told when its tools are taken away, by kind; `*` for all others."""
+    """Instructions for the model when its tools are withdrawn, by kind; `*` for all others."""
     fallback: str | None = None
-    """What the user gets to read if the model then answers nothing; None tells what was done and what was not."""
+    """The answer to the user if the model then returns nothing; None lists what was done and what was not."""
 
 
 class LimitPolicy(_Options, frozen=True, kw_only=True):
@@ -154,97 +154,97 @@ class LimitPolicy(_Options, frozen=True, kw_only=True):
     tool: str = "*"
     """Tool name, or `*` for all tools together."""
     per: Literal["run", "user", "tool", "day", "user_day"] = "run"
-    """What is counted together: a run, a principal, a tool, a UTC day, or a principal on a UTC day."""
+    """The unit that is counted together: a run, a principal, a tool, a UTC day, or a principal on a UTC day."""
     calls: Annotated[int, Meta(ge=0)] | None = None
     """Highest number of calls."""
     amount: Annotated[float, Meta(ge=0.0)] | None = None
     """Highest sum of the argument named by `field`."""
     field: str | None = None
-    """The argument whose values are summed up; its declared default counts where a call leaves it out."""
+    """The argument whose values are summed; its declared default counts if a call leaves it out."""
 
 
 class AccessPolicy(_Options, frozen=True, kw_only=True):
     """Who may call what. Empty means no restriction."""
 
     allow: tuple[str, ...] = ()
-    """If not empty, only these tools exist, and the guard's own."""
+    """If not empty, only these tools and the guard's own exist."""
     deny: tuple[str, ...] = ()
-    """Tools that do not exist, whatever else is said."""
+    """Tools that do not exist, even if other options allow them."""
     roles: dict[str, tuple[str, ...]] = {}
-    """Tool name to the roles of which the principal must hold one, beside one of the contract's own."""
+    """Tool name to roles of which the principal needs one, in addition to one of the contract's own."""
 
 
 class WebhookPolicy(_Options, frozen=True, kw_only=True):
-    """Where new questions are announced. They are signed with the secret in `POKAYOKE_WEBHOOK_SECRET`."""
+    """The webhook for new questions. Requests are signed with the secret in `POKAYOKE_WEBHOOK_SECRET`."""
 
     url: str | None = None
-    """Gets each new question as JSON in a POST; https, or http on this machine. None announces nothing."""
+    """Receives each new question as JSON in a POST; https, or http on this machine. None disables it."""
     timeout_seconds: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0
-    """How long one attempt may take, in seconds. No call ever waits for it."""
+    """Deadline of one attempt, in seconds. No call waits for it."""
 
 
 class ApprovalPolicy(_Options, frozen=True, kw_only=True):
-    """Which calls a person has to approve."""
+    """Which calls a person must approve."""
 
     tools: tuple[str, ...] = ()
-    """Tools that always ask, beside those whose contract says so."""
+    """Tools whose calls need approval, in addition to those whose contract says so."""
     effects: tuple[Literal["write", "destructive"], ...] = ()
-    """Effects that always ask."""
+    """Effects whose calls need approval."""
     expires_seconds: Seconds = 86_400.0
-    """How long a question stays open, in seconds; then it is a refusal."""
+    """Seconds that a question stays open; then it counts as refused."""
     webhook: WebhookPolicy = WebhookPolicy()
-    """Announces new questions to another program."""
+    """Sends new questions to another program."""
 
 
 class ContextPolicy(_Options, frozen=True, kw_only=True):
-    """How much of a result goes into the conversation."""
+    """How much of a result enters the conversation."""
 
     offload_chars: PositiveInt = 20_000
-    """A valid output above this is kept aside; the model gets a preview and a handle."""
+    """A valid output with more characters is offloaded; the model gets a preview and a handle."""
     preview_chars: PositiveInt = 1_500
     """Length of that preview, in characters."""
 
 
 class TracePolicy(_Options, frozen=True, kw_only=True):
-    """What is written down, and where."""
+    """What the trace records, and where."""
 
     path: str | None = None
-    """JSON Lines file; None keeps only the ring in memory."""
+    """JSON Lines file; None keeps events only in memory."""
     payloads: Literal["redacted", "hash", "off"] = "redacted"
-    """What of arguments and results is recorded: redacted text, only a hash, or nothing."""
+    """How arguments and results are recorded: as redacted text, as a hash, or not at all."""
     max_payload_chars: Annotated[int, Meta(ge=0)] = 4_000
-    """A longer payload is recorded as its length."""
+    """Only the length of a longer payload is recorded."""
     max_bytes: PositiveInt = 50_000_000
-    """Size at which the file is rotated."""
+    """Size in bytes at which the file is rotated."""
     backups: Annotated[int, Meta(ge=0)] = 3
     """Rotated files that are kept."""
     ring: PositiveInt = 1_000
     """Events kept in memory per run."""
     redact_fields: tuple[str, ...] = ()
-    """Field names whose values are never written, beside the built-in ones."""
+    """Field names whose values are never written, in addition to the built-in ones."""
     redact_patterns: tuple[str, ...] = ()
-    """Regular expressions whose matches are never written, beside the built-in ones."""
+    """Regular expressions whose matches are never written, in addition to the built-in ones."""
     sample_path: str | None = None
     """JSON Lines file for a sample of whole runs with pseudonyms, for `pokayoke replay`; None writes none."""
     sample_share: Share = 0.01
-    """Share of the runs that the sample holds."""
+    """Share of the runs in the sample."""
     sample_key_path: str | None = None
-    """File with the key of the pseudonyms, made if it is not there: then equal values have equal pseudonyms in every
-    process. None draws a key per process and forgets it."""
+    """File with the key of the pseudonyms, created if absent: then equal values have equal pseudonyms in every process.
+    None uses a random key per process, which is not stored."""
 
 
 class AlertPolicy(_Options, frozen=True, kw_only=True):
-    """What is reported without being asked."""
+    """Alerts to the operator."""
 
     invalid_output_spike: bool = True
-    """Report, in the trace and to `on_alert`, when a tool's outputs begin to break its contract."""
+    """Report in the trace and to `on_alert` when a tool's outputs begin to break its contract."""
 
 
 class Policy(_Options, frozen=True, kw_only=True):
-    """Everything a guard may be told. `Policy()` is the safe default; every key is on the page of the configuration."""
+    """All options of a guard. `Policy()` is the safe default; the configuration page lists every key."""
 
     mode: Literal["enforce", "monitor"] = "enforce"
-    """`monitor` records what would be refused and lets it run."""
+    """`monitor` records calls that would be refused and lets them run."""
     validation: ValidationPolicy = ValidationPolicy()
     corrections: CorrectionPolicy = CorrectionPolicy()
     confidence: ConfidencePolicy = ConfidencePolicy()

@@ -290,7 +290,7 @@ _RULES = (
 
 
 def _is_one_rule(facts: SchemaFacts) -> bool:
-    """Return whether the words for a place cover all its rules; a second rule of a kind may contradict the failed one."""
+    """Return whether the words for a place cover all its rules; a second one of a kind may contradict it."""
     return bool(facts.types) and all(sum(word in node for node in facts.nodes for word in rule) < 2 for rule in _RULES)  # noqa: PLR2004 - one of them
 
 

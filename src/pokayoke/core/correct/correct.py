@@ -1,10 +1,12 @@
-"""Arguments made to fit their contract, or the reasons why they do not. Nothing is invented.
+"""Checks arguments against their contract and corrects what may be corrected.
 
-A valid value is never touched. An invalid one is corrected in small recorded steps, each of a class:
-*equivalent* (same value, other spelling), *declared* (a corrector the contract names), *likely* (a
-guess). A step is taken only if the schema then accepts the place, nothing else got worse, and no
-other proposal of its class does the same with another result. If anything is left in the end, the
-value goes back as it came, with everything that is still wrong.
+In: parsed arguments, their contract, and the allowed classes of correction.
+Out: the arguments to use with every change, or the original arguments with all findings that are left.
+Never: an invented value, or a change of a valid one.
+
+An invalid value is corrected in small recorded steps, each of a class: *equivalent* (same value, other spelling),
+*declared* (a corrector that the contract names), *likely* (a guess). A step is taken only if the schema then accepts
+the place, no other place got worse, and no other proposal of its class does the same with another result.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ def correct_arguments(
     """Check arguments and correct what may be corrected.
 
     Args:
-        value: the arguments as they were read; never changed in place.
-        contract: what they have to fulfil.
-        kinds: the classes of correction that may be used; others come back as hints.
-        canonical: compact dump of `value` if the caller has one. It also says that the value came
-            out of the strict parser, so the cheap checks suffice.
+        value: the parsed arguments; never changed in place.
+        contract: the contract they must fit.
+        kinds: the classes of correction that may be used; others become hints.
+        canonical: the compact dump of `value` if the caller has one. It also means that the strict parser made the
+            value, so the cheap checks suffice.
     """
     prepared = (
         CorrectionResult(value)
@@ -58,20 +60,20 @@ def correct_arguments(
 
 
 def _is_clean(value: dict[str, Any], contract: Contract, canonical: bytes | None) -> bool:
-    """Return whether there is nothing to say about a value; the hot path of every call."""
+    """Return whether a value has no findings; the hot path of every call."""
     schema = contract.input
     if canonical is None:
         return schema.accepts(value) and not find_placeholders(value, schema)
     try:
         valid = schema.is_valid(value)
-    except Exception:  # noqa: BLE001 - fail closed: the slow path names what cannot be validated
+    except Exception:  # noqa: BLE001 - fail closed: the slow path names the problem
         return False
     return valid and not (may_hold_placeholder(canonical) and find_placeholders(value, schema))
 
 
 @cache
 def _load_correction_run() -> type[CorrectionRun]:
-    """Load the rules of corrections and their tables when they are needed first; to import is to look up much."""
+    """Import the correction rules on first use; their tables make the import slow."""
     from pokayoke.core.correct.engine import CorrectionRun  # noqa: PLC0415 - as above
 
     return CorrectionRun
@@ -80,7 +82,7 @@ def _load_correction_run() -> type[CorrectionRun]:
 def _run_corrections(
     value: dict[str, Any], contract: Contract, kinds: Sequence[CorrectionKind], canonical: bytes | None
 ) -> CorrectionResult:
-    """Correct what may be corrected; the way of every value that is not clean."""
+    """Return the result for a value that is not clean."""
     work = _load_correction_run()(
         value,
         contract.input,

@@ -1,7 +1,9 @@
-"""The bounded loop of corrections: one issue, its proposals, the proof, the next issue.
+"""The bounded search for corrections: one issue, its proposals, the proof, the next issue.
 
-Every step is proved on the whole value, so a proposal may be generous: unions, conditions and counts
-that a rule does not understand are judged by the validator alone.
+In: a value with issues, and the allowed classes of correction.
+Out: the corrected value with its corrections, and the issues that are left.
+Never: a step without a proof on the whole value. Proposals may therefore be generous: the validator alone decides about
+unions, conditions and counts.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ from pokayoke.core.text.clip import clip
 MAX_CORRECTIONS = 256
 """Most corrections of one value."""
 MAX_ROUNDS = 8
-"""Most passes over the issues; each correction may lay open what lies inside."""
+"""Most passes over the issues; a correction may reveal issues inside."""
 MAX_TRIALS = 1_000
 """Most validations of one value, proposals included."""
 MIN_TRIALS = 16
 MAX_WORK = 1_000_000
-"""Most bytes validated while correcting one value: a large value gets fewer trials, `MIN_TRIALS` at least."""
+"""Most bytes validated for one value: a large value gets fewer trials, but at least `MIN_TRIALS`."""
 MAX_STEPS = 100_000
-"""Most steps of explaining while correcting one value, so that a schema of many variants ends in time, too."""
+"""Most steps of explanation for one value, so that a schema of many variants ends in time too."""
 
 _ORDER: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
 _NAME_CODES = frozenset({"missing_field", "unknown_field"})
@@ -53,9 +55,9 @@ _ENVELOPES = frozenset({"arguments", "args", "input", "parameters", "params", "k
 _ROOT = "arguments"
 _MAX_SHOWN = 120
 _MAX_UNKNOWN = 64
-"""Most unknown names of one object that are compared with the fields it may have."""
+"""Most unknown names of one object that are compared with its allowed fields."""
 _MAX_SWAPPED = 6
-"""Most issues of which each pair is looked at as an exchange."""
+"""Most issues whose pairs are checked for swapped values."""
 _NAMES = frozenset({"name", "tool", "function", "tool_name"})
 
 
@@ -66,11 +68,11 @@ class CorrectionStep(msgspec.Struct, frozen=True, gc=False):
     """One possible change of the whole value.
 
     Attributes:
-        value: the whole value after it.
-        path: the place that has to be in order afterwards.
-        corrections: what the trace says; a renamed field may have needed another spelling too.
-        kind: the class of the least certain of them.
-        meant: a sentence that suggests it to the model.
+        value: the whole value after the step.
+        path: the place that must be valid afterwards.
+        corrections: the corrections of the step for the trace; a renamed field may need another spelling too.
+        kind: the class of the least certain correction.
+        meant: a sentence that suggests the step to the model.
     """
 
     value: Any
@@ -81,12 +83,12 @@ class CorrectionStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class CorrectionRun:
-    """One value on its way to fit a schema.
+    """The state of correcting one value.
 
     Attributes:
-        value: the value as it is now.
-        corrections: what was changed so far.
-        issues: what is still wrong.
+        value: the current value.
+        corrections: the changes so far.
+        issues: the issues that are left.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class CorrectionRun:
         correctors: Correctors | None,
         canonical: bytes | None,
     ) -> None:
-        """Look at a value for the first time. `canonical` is its dump if it came out of the strict parser."""
+        """Find the issues of a value. `canonical` is its dump if the strict parser made it."""
         self.value: Any = value
         self.corrections: list[Correction] = []
         self._effort = Effort()
@@ -114,7 +116,7 @@ class CorrectionRun:
         self._named: tuple[object, dict[str, FieldMatch]] | None = None
 
     def run(self) -> None:
-        """Correct until nothing is wrong, nothing moves, or a bound is reached."""
+        """Correct until no issue is left, a pass changes nothing, or a bound is reached."""
         self._unwrap_envelope()
         swapped = self._find_swapped()
         for _ in range(MAX_ROUNDS):
@@ -131,7 +133,7 @@ class CorrectionRun:
                 return
 
     def remaining_findings(self) -> list[Finding]:
-        """Return what is still wrong, with what may not be done alone as a hint, and failed user code."""
+        """Return the findings that are left, with corrections of other classes as hints, and failed user code."""
         found = list(self._failed.values())
         for issue in self.issues:
             held = self._held.get(issue.key) if self._held else None
@@ -148,7 +150,7 @@ class CorrectionRun:
         return any(issue.key == other.key for other in self.issues)
 
     def _unwrap_envelope(self) -> None:
-        """Open an envelope that holds exactly the arguments, and nothing else that could matter."""
+        """Replace an envelope by its arguments if it holds nothing else with a meaning."""
         whole = self.value
         if not self.issues or not is_object(whole) or _ENVELOPES.isdisjoint(whole):
             return
@@ -167,7 +169,7 @@ class CorrectionRun:
             self.value, self.issues = held, find_issues(held, self._schema)
 
     def _find_swapped(self) -> set[tuple[Path, str]]:
-        """Return the issues of fields that would be in order with each other's value: which one is meant is unknown."""
+        """Return the issues of field pairs that would be valid with swapped values; which is right is unknown."""
         alone = [issue for issue in self.issues if issue.code in _VALUE_CODES and issue.path]
         found: set[tuple[Path, str]] = set()
         for one, other in combinations(alone[:_MAX_SWAPPED], 2):
@@ -181,7 +183,7 @@ class CorrectionRun:
         return found
 
     def _settle_issue(self, issue: Issue) -> None:
-        """Take the one step that settles an issue, hold it if its class is not allowed, or leave it."""
+        """Take the only step that settles an issue, or hold it for the hint if its class is not allowed."""
         steps = self._propose_steps(issue)
         if not steps and self._correctors is None:
             return
@@ -203,7 +205,7 @@ class CorrectionRun:
     def _accepted_steps(
         self, issue: Issue, steps: Iterable[CorrectionStep]
     ) -> list[tuple[CorrectionStep, tuple[Issue, ...]]]:
-        """Return the steps that settle an issue, different results only, with what each leaves open."""
+        """Return the steps with different results that settle an issue, with the issues that each leaves."""
         accepted: list[tuple[CorrectionStep, tuple[Issue, ...]]] = []
         for step in steps:
             if not any(equal_json(step.value, other.value) for other, _ in accepted):
@@ -213,7 +215,7 @@ class CorrectionRun:
         return accepted
 
     def _group_alike(self) -> list[list[Issue]]:
-        """Return the issues that items of one list have in common: one slip of the model, often repeated."""
+        """Return groups of issues that items of one list have in common: one slip of the model, repeated."""
         groups: dict[tuple[Path, str], list[Issue]] = {}
         for issue in self.issues:
             if issue.code in _VALUE_CODES and any(map(str.isdecimal, issue.path)):
@@ -222,10 +224,10 @@ class CorrectionRun:
         return [group for group in groups.values() if len(group) > 1]
 
     def _settle_group(self, group: list[Issue]) -> None:
-        """Settle alike issues with one proof; those with more than one reading are left to be settled alone."""
+        """Settle alike issues with one proof; those with several proposals are settled one by one later."""
         whole = self.value
         taken: list[Correction] = []
-        kinds = self._kinds if self._correctors is None else ("equivalent",)  # what is declared comes before a guess
+        kinds = self._kinds if self._correctors is None else ("equivalent",)  # declared corrections come before guesses
         for issue in group[: MAX_CORRECTIONS - len(self.corrections)]:
             value = get_at(self.value, issue.path)
             found = list(propose_values(value, facts_at(self._schema, issue.path), self._schema))
@@ -240,7 +242,7 @@ class CorrectionRun:
             self.corrections.extend(taken)
 
     def _prove_step(self, issue: Issue, step: CorrectionStep) -> tuple[Issue, ...] | None:
-        """Return what is left after a step, or None if it does not settle its place or harms another."""
+        """Return the issues left after a step, or None if it does not settle its place or harms another."""
         left = self._remaining_issues(step.value)
         if left is None or any(other.key == issue.key for other in left):
             return None
@@ -254,10 +256,10 @@ class CorrectionRun:
         return find_issues(value, self._schema, effort=self._effort)
 
     def _is_no_worse(self, left: tuple[Issue, ...], changed: list[Path]) -> bool:
-        """Return whether the changed places are in order and everything else is as it was, or better.
+        """Return whether the changed places are valid and no other place got worse.
 
-        What lies inside a changed place may still need a step of its own. A list of issues that was
-        cut shows others once some are gone; then the end result decides alone.
+        Parts inside a changed place may still need a step of their own. A truncated list of issues shows new ones when
+        others are gone; then only the end result counts.
         """
         known = {other.key for other in self.issues}
         places = set(changed)
@@ -269,7 +271,7 @@ class CorrectionRun:
         return True
 
     def _propose_steps(self, issue: Issue) -> list[CorrectionStep]:
-        """Return what the rules propose for an issue."""
+        """Return the steps that the rules propose for an issue."""
         if issue.code in _NAME_CODES:
             return list(self._rename_steps(issue))
         if issue.code not in _VALUE_CODES:
@@ -280,7 +282,7 @@ class CorrectionRun:
         return steps
 
     def _declared_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
-        """Yield what the contract's own correctors make of a value; those that fail are noted."""
+        """Yield the steps of the contract's own correctors; the failures are recorded."""
         if self._correctors is None or issue.code in _NAME_CODES or issue.code == "not_json":
             return
         value = get_at(self.value, issue.path)
@@ -294,11 +296,11 @@ class CorrectionRun:
             yield _replacement_step(whole, path, value, proposal)
 
     def _is_list_in_list(self, path: Path, rule: str) -> bool:
-        """Return whether a list would be made of an item of a list: the list around it may as well lack another one."""
+        """Return whether a rule would wrap an item of a list into a list: its list may lack another level instead."""
         return rule == LIST_RULE and isinstance(get_at(self.value, path[:-1]), list)
 
     def _omit_null(self, path: Path) -> Iterator[CorrectionStep]:
-        """Leave out an optional property that is null where the schema allows no null."""
+        """Yield the step that leaves out an optional property which is null where null is not allowed."""
         parent = facts_at(self._schema, path[:-1])
         holder = get_at(self.value, path[:-1])
         if isinstance(holder, dict) and path[-1] in parent.properties and path[-1] not in parent.required:
@@ -307,7 +309,7 @@ class CorrectionRun:
             yield CorrectionStep(without_field(self.value, path), path, (correction,), "equivalent", meant)
 
     def _rename_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
-        """Give a field the name it was meant to have: one wrong name, one field, both ways."""
+        """Yield the steps that rename a field, if one wrong name matches one field and no other does."""
         parent = issue.path[:-1]
         entries: dict[str, Any] = get_at(self.value, parent)
         fields = facts_at(self._schema, parent).properties
@@ -319,7 +321,7 @@ class CorrectionRun:
                 yield from self._steps_after_rename((*parent, key), *found)
 
     def _match_unknown_names(self, entries: dict[str, Any], fields: tuple[str, ...]) -> dict[str, FieldMatch]:
-        """What each unknown name of an object can mean, found out once; of very many names nobody can tell."""
+        """Return what each unknown name of an object can mean, cached; {} if there are too many."""
         if self._named is None or self._named[0] is not entries:
             unknown = [key for key in entries if key not in fields]
             found = (
@@ -329,7 +331,7 @@ class CorrectionRun:
         return self._named[1]
 
     def _steps_after_rename(self, path: Path, name: str, kind: CorrectionKind) -> Iterator[CorrectionStep]:
-        """Yield the renamed field, as it is or, where it does not fit yet, in another spelling."""
+        """Yield the step with the renamed field, and, if its value does not fit, steps with other spellings of it."""
         target = (*path[:-1], name)
         whole = with_renamed_field(self.value, path, name)
         correction = Correction(to_pointer(target), "field_name", path[-1], name, kind)
@@ -349,10 +351,10 @@ def _replacement_step(whole: Any, path: Path, value: Any, proposal: Proposal) ->
 
 
 def _json_size(value: Any, canonical: bytes | None) -> int:
-    """Return the size of a value in bytes; what cannot be dumped counts as too large."""
+    """Return the size of a value in bytes; a value without a dump counts as too large."""
     if canonical is not None:
         return len(canonical)
     try:
         return len(msgspec.json.encode(value))
-    except Exception:  # noqa: BLE001 - no JSON value: nothing will be corrected
+    except Exception:  # noqa: BLE001 - no JSON value, so nothing will be corrected
         return MAX_WORK

@@ -1,13 +1,13 @@
-"""Field names: another spelling of a name the schema knows, or a typo of one.
+"""Field names: other spellings and typos of a name that the schema knows.
 
-Letter case and separators carry no meaning (`userId` is `user_id`; catalogue names are read the
-same way), so exactly one match of that kind is an *equivalent* correction; any other sign does
-(`amount_€`, `vote+`), and so do a separator between digits (`cell_1_11`, `cell_11_1`) and one minus
-sign at an end (`-status`). A typo is *likely*: one slip in one word of at least five letters, not in its
-first letter, digits untouched, no other field within reach, and the field it means absent. Antonyms
-(`min_price`, `max_price`; `ascending`, `descending`), the two sides of a deal (`payer`,
-`payee`), numbered fields (`line1`, `line2`) and short words (`from`, `form`) are therefore never
-renamed, nor names in scripts whose signs are words.
+Letter case and separators have no meaning (`userId` is `user_id`; the catalogue reads tool names the same way), so
+exactly one match of that kind is an *equivalent* correction. Every other sign has a meaning (`amount_€`, `vote+`), and
+so have a separator between digits (`cell_1_11`, `cell_11_1`) and one minus sign at an end (`-status`).
+
+A typo is *likely*: one slip in one word of at least five letters, not in its first letter, with equal digits, no other
+near field, and the intended field absent. Never renamed are therefore antonyms (`min_price`, `max_price`; `ascending`,
+`descending`), the two sides of a deal (`payer`, `payee`), numbered fields (`line1`, `line2`), short words (`from`,
+`form`), and names in scripts whose signs are words.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _NEAR = 3
 
 
 def nearest_field(wrong: str, fields: tuple[str, ...], present: Container[str]) -> tuple[str, CorrectionKind] | None:
-    """Return the one field a wrong name can mean and how sure that is, or None.
+    """Return the one field that a wrong name can mean and the class of that correction, or None.
 
     Args:
-        wrong: the name the model wrote.
-        fields: the names the schema knows; the wrong one is none of them.
-        present: the names the object already has; none of them can be meant.
+        wrong: the name as the model wrote it.
+        fields: the names that the schema knows; `wrong` is none of them.
+        present: the names that the object already has; it cannot mean one of these.
     """
     plain = _fold_name(wrong) if len(wrong) <= _MAX_NAME else ""
     if not plain or _LONE_MINUS.search(wrong.strip()):
@@ -81,7 +81,7 @@ def _is_slip(wrong: str, field: str) -> bool:
 
 
 def _is_alphabetic(word: str) -> bool:
-    """Return whether a word is written in letters: a sign more or another one may then be a slip."""
+    """Return whether a word is written in letters, so that an additional or wrong one may be a slip."""
     return all(sign.isdecimal() or sign.upper() != sign for sign in word)
 
 

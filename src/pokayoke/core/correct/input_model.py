@@ -1,4 +1,7 @@
-"""The contract's own input model (pydantic validators) after the schema: what it changes is a declared correction."""
+"""The contract's own input model (pydantic validators), applied after the schema.
+
+Every change it makes is a declared correction.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ from pokayoke.core.json.values import equal_json
 def apply_input_model(
     original: dict[str, Any], prepared: CorrectionResult, contract: Contract, kinds: Sequence[CorrectionKind]
 ) -> CorrectionResult:
-    """Let the contract's input model have its say about arguments that fulfil the schema.
+    """Apply the contract's input model to arguments that fit the schema.
 
     Args:
-        original: the arguments as they came.
-        prepared: what became of them so far, without findings.
+        original: the arguments before corrections.
+        prepared: their result so far, without findings.
         contract: the contract with the model.
         kinds: the classes of correction that may be used.
     """
@@ -41,7 +44,7 @@ def apply_input_model(
 
 
 def _call_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Call the input model on a copy. Whatever it raises is a finding; only an interrupt goes on."""
+    """Call the input model on a copy. Any exception becomes a finding, except a KeyboardInterrupt."""
     assert contract.validate_input is not None
     try:
         after, said = contract.validate_input(_copy_json(value))
@@ -60,7 +63,7 @@ def _call_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, An
 
 
 def _unusable_findings(after: dict[str, Any], contract: Contract) -> tuple[Finding, ...]:
-    """Return why a value changed by the input model cannot be used: the schema, or it never settles."""
+    """Return why a value from the input model cannot be used: it breaks the schema, or changes again."""
     issues = find_issues(after, contract.input)
     if issues:
         return (user_code_finding("input_model", issues[0].path, f"its result breaks the schema ({issues[0].code})"),)
@@ -91,7 +94,7 @@ def _not_allowed_finding(change: Correction) -> Finding:
 
 
 def _copy_json(value: Any) -> Any:
-    """Return a copy of a JSON value, so that user code cannot change the one that is used."""
+    """Return a copy of a JSON value, so that user code cannot change the original."""
     if type(value) is dict:
         return {key: _copy_json(item) for key, item in cast(dict[str, Any], value).items()}
     if type(value) is list:

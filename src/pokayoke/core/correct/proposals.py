@@ -1,8 +1,11 @@
-"""Proposals: other spellings of one value, and guesses that are near enough to be worth naming.
+"""Proposals: other spellings of one value, and guesses that are near enough to suggest.
 
-A rule looks at one value and at what the schema says about its place, and proposes; it decides
-nothing. `core/correct/correct.py` uses a proposal only if the validator accepts it there and no other
-proposal of the same class is accepted too. What a rule leaves alone is as much part of it:
+In: one value, and what the schema says about its place.
+Out: proposed values with their class of correction.
+Never: a decision. `core/correct/engine.py` uses a proposal only if the validator accepts it there and no other proposal
+of the same class is accepted too.
+
+What the rules read and refuse:
 
 =====================  =========================================================================
 ``" 2 "``, ``"+2"``    2: the text holds one JSON number and nothing else (a plus sign adds nothing)
@@ -49,10 +52,10 @@ from pokayoke.core.schema.schema import Schema
 LIST_RULE = "list_from_single_value"
 """The rule that makes a list of one."""
 MAX_TEXT = 20_000
-"""Longest text that is looked at as JSON or compared with choices, in characters."""
+"""Longest text that is parsed as JSON or compared with choices, in characters."""
 _MAX_NUMBER, _MAX_DEPTH = 60, 64
 _MEGA = re.compile(r"(?<![A-Za-z])M(?=[A-Z])")
-"""A prefix of a unit that is another one in small letters: MW and mW."""
+"""A prefix of a unit that means another one as a small letter: MW and mW."""
 _NULL_WORDS = frozenset({"", "null", "none", "nil", "undefined"})
 _QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
 _PYTHON = frozenset({"python_word", "single_quotes"})
@@ -73,7 +76,7 @@ _CLOCK = re.compile(
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """One value that may stand where another does.
+    """One value that may replace another.
 
     Attributes:
         rule: name of the rule, as it appears in the trace.
@@ -87,13 +90,13 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 def propose_values(value: Any, facts: SchemaFacts, schema: Schema, *, nested: bool = False) -> Iterator[Proposal]:
-    """Yield what a value may have meant at a place; equivalent ones first, each rule at most once.
+    """Yield the values that a value may mean at a place; equivalent ones first, each rule at most once.
 
     Args:
         value: the value that does not fit.
         facts: what the schema says about the place.
         schema: the whole schema (for the items of a list).
-        nested: True while looking inside a list: no list is then made or opened again.
+        nested: True inside a list: then no list is built or opened again.
     """
     if isinstance(value, str):
         if len(value) <= MAX_TEXT:
@@ -111,7 +114,7 @@ def propose_values(value: Any, facts: SchemaFacts, schema: Schema, *, nested: bo
 
 
 def read_object(value: Any) -> dict[str, Any] | None:
-    """Return an object, or the object that a JSON text holds; None for everything else."""
+    """Return an object, or the object of a JSON text; None for anything else."""
     if isinstance(value, str) and len(value) <= MAX_TEXT:
         parsed = _parse_json_text(value.strip(" \t\r\n"))
         value = parsed[0] if parsed else None
@@ -142,7 +145,7 @@ def _propose_from_text(text: str, facts: SchemaFacts) -> Iterator[Proposal]:
 
 
 def _propose_choice(plain: str, facts: SchemaFacts) -> Iterator[Proposal]:
-    """Match by spaces, else by case, else by what separates words; the caller refuses if more than one choice fits."""
+    """Yield the choices equal but for spaces, else for case, else for separators; the caller refuses several."""
     spaced, known = " ".join(plain.split()), facts.choices_by_spelling
     found = (
         known.get(spaced)
@@ -155,7 +158,7 @@ def _propose_choice(plain: str, facts: SchemaFacts) -> Iterator[Proposal]:
 
 
 def _parse_number(text: str, *, whole: bool) -> int | float | None:
-    """Return the number a text spells, or None if it may be something else."""
+    """Return the number of a text, or None if it may mean something else."""
     match = _NUMBER.fullmatch(text)
     if match is None or _THOUSANDS.fullmatch(text):
         return None
@@ -166,7 +169,7 @@ def _parse_number(text: str, *, whole: bool) -> int | float | None:
     number = float(text)
     if whole or not math.isfinite(number):
         return None
-    return number if Decimal(repr(number)) == Decimal(text) else None  # else it has lost digits
+    return number if Decimal(repr(number)) == Decimal(text) else None  # otherwise it lost digits
 
 
 def _parse_json_text(text: str) -> tuple[Any] | None:
@@ -177,9 +180,9 @@ def _parse_json_text(text: str) -> tuple[Any] | None:
 
 
 def _parse_python_text(text: str) -> tuple[Any] | None:
-    """Read a list or an object in Python's spelling, if it is whole and nothing else is odd about it."""
-    from pokayoke.core.intake.reader import LenientReader  # noqa: PLC0415 - as above
-    from pokayoke.core.intake.tokens import TextRefused  # noqa: PLC0415 - for texts that are no JSON
+    """Return the list or object of a text in Python's spelling; None if it is incomplete or needs other repairs."""
+    from pokayoke.core.intake.reader import LenientReader  # noqa: PLC0415 - only for texts that are no JSON
+    from pokayoke.core.intake.tokens import TextRefused  # noqa: PLC0415 - as above
 
     reader = LenientReader(text, max_depth=_MAX_DEPTH)
     try:
@@ -190,7 +193,7 @@ def _parse_python_text(text: str) -> tuple[Any] | None:
 
 
 def _propose_format(plain: str, text: str, facts: SchemaFacts) -> Iterator[Proposal]:
-    """Spell an ISO 8601 date or time the way RFC 3339 wants it; year first, so nothing is guessed."""
+    """Yield an ISO 8601 date or time in the form of RFC 3339; the year comes first, so nothing is guessed."""
     if "date" in facts.formats:
         day = _parse_date(plain)
         if day:
@@ -217,7 +220,7 @@ def _parse_date(text: str) -> str | None:
 
 
 def _propose_list(value: Any, inner: SchemaFacts, schema: Schema) -> Iterator[Proposal]:
-    """Propose a list of one. Text that may hold several items, or JSON, or nothing, is left alone."""
+    """Yield lists of one item. A text that may mean several items, JSON or nothing gets no proposal."""
     kind: CorrectionKind = "equivalent"
     if isinstance(value, str):
         plain = value.strip()
@@ -239,7 +242,7 @@ def _propose_list(value: Any, inner: SchemaFacts, schema: Schema) -> Iterator[Pr
 
 
 def _is_foreign_mark(sign: str) -> bool:
-    """Return whether a sign is a punctuation mark of another script, which may separate items there."""
+    """Return whether a sign is a punctuation mark of another script, which may separate items."""
     return sign > "\x7f" and sign != "’" and unicodedata.category(sign)[0] == "P"
 
 
@@ -251,7 +254,7 @@ def _is_one_item(value: dict[str, Any], inner: SchemaFacts) -> bool:
 def _propose_reshaped(
     value: Any, facts: SchemaFacts, schema: Schema, rule: str, build: Callable[[Any], Any]
 ) -> Iterator[Proposal]:
-    """Propose a value put into another shape: as it is if its type fits, else each of its other spellings."""
+    """Yield a value in another shape: unchanged if its type fits, and in each of its other spellings."""
     if not facts.types or json_types(value) & facts.types:
         yield Proposal(rule, "equivalent", build(value))
     for proposal in propose_values(value, facts, schema, nested=True):
