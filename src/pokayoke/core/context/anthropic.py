@@ -1,8 +1,9 @@
-"""Histories of Anthropic: messages take turns, and results stand first in the user's next message.
+"""Rebuilds histories of Anthropic: roles alternate, and results come first in the next user message.
 
-Every message of the model with calls is followed by a user's message that answers all of them; two messages
-of one side in a row become one. A group is a message of the model with the user's message behind it, so
-whatever groups are left out, the sides still take turns.
+In: messages in Anthropic's format.
+Out: groups that the API accepts. A group is a model message with the user message after it, which answers all of its
+calls; two messages of one role in a row become one. Roles alternate whatever groups are left out.
+Never: leave a call without a result, or a result without its call.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
-_FoundResult = tuple[int, Any, Any, MessageResult]  # number of the message, the message, the block, what it says
+_FoundResult = tuple[int, Any, Any, MessageResult]  # position of the message, the message, the block, its content
 
 
 class _DraftMessage:
-    """A message to be: its blocks, the messages it is made of, and the answers to its calls.
+    """A message under construction: its blocks, its source messages, and the results of its calls.
 
-    `keys` are the ids of the calls as they came.
+    `keys` are the original ids of the calls.
     """
 
     def __init__(self, role: str, at: int, message: Any, blocks: list[Any], *, changed: bool) -> None:
@@ -57,18 +58,18 @@ _CallSlot = tuple[_DraftMessage, int]
 
 
 class _HistoryBuilder:
-    """What is known while a history is walked through once."""
+    """Builds the messages in one pass over a history."""
 
     def __init__(self, taken: AbstractSet[str], *, opens: bool) -> None:
         self.turns: list[_DraftMessage] = []
         self.findings: list[Finding] = []
         self._taken, self._used = taken, set[str]()
-        self._leads = opens  # whether a message of the system may still come
+        self._leads = opens  # whether a system message may still come
         self._open: dict[str, list[_CallSlot]] = {}
         self._answered: dict[str, _CallSlot] = {}
 
     def add_message(self, at: int, message: Any) -> None:
-        """Take one more message in."""
+        """Add the next message."""
         side, message = self._resolve_side(at, message)
         if side not in {"user", "assistant"}:
             self.turns.append(_DraftMessage(side, at, message, [], changed=False))
@@ -95,7 +96,7 @@ class _HistoryBuilder:
             self._register_calls(self.turns[-1], at)
 
     def drop_trailing_thought(self) -> None:
-        """Leave the latest message out if it is only thought and nothing of the model's follows: it is refused."""
+        """Drop the latest message if it holds only thinking and no model message follows: the API refuses it."""
         last = self.turns[-1] if self.turns else None
         if (
             last is not None
@@ -108,17 +109,17 @@ class _HistoryBuilder:
             )
 
     def _resolve_side(self, at: int, message: Any) -> tuple[str, Any]:
-        """Return whose message it is, and the message."""
+        """Return the role of a message, and the message."""
         role = role_of(message)
         leads, self._leads = self._leads, self._leads and role == "system"
         if role == "system" and not leads:
-            # There is no such side between the others. What the host says there is kept, in the user's turn.
+            # The API has no system role between the others. The host's words are kept in a user message.
             self.findings.append(repair_finding("system_in_between", at, "a message of the system between the others"))
             return "user", with_fields(message, role="user")
         return "user" if role == "tool" else role, message
 
     def _register_calls(self, turn: _DraftMessage, at: int) -> None:
-        """Open the calls of a message, with ids that are there once in the whole history."""
+        """Register the calls of a message, with ids that are unique in the history."""
         for place, block in enumerate(turn.blocks):
             if read_field(block, "type") not in CALL_KINDS:
                 continue
@@ -138,7 +139,7 @@ class _HistoryBuilder:
             turn.answers.append(None)
 
     def _attach_result(self, at: int, message: Any, block: Any) -> None:
-        """Give a result to its call."""
+        """Attach a result to its call."""
         answer = results_in(block)[0]
         name, code = answer.id or "", None
         waiting, latest = self._open.get(name), self.turns[-1] if self.turns else None
@@ -165,10 +166,10 @@ def rebuild_anthropic(
     """Return a history that follows Anthropic's rules.
 
     Args:
-        messages: the history, or its end from a message of the model on.
-        base: number of the first message.
-        taken: ids of calls before it; they may not come again.
-        opens: True if no message of the user or the model stands before it.
+        messages: the history, or its end from a model message on.
+        base: position of the first message.
+        taken: ids of earlier calls, which must not repeat.
+        opens: True if no user or model message comes before it.
     """
     builder = _HistoryBuilder(taken, opens=opens)
     for at, message in enumerate(messages, base):
@@ -183,13 +184,13 @@ def _content_blocks(message: Any) -> list[Any]:
 
 
 def _is_blank(block: Any) -> bool:
-    """True for a text block without a visible character, which is refused."""
+    """Return whether a text block has no visible character: the API refuses it."""
     text = block if isinstance(block, str) else read_field(block, "text")
     return isinstance(text, str) and not text.strip()
 
 
 def _build_groups(builder: _HistoryBuilder, *, opens: bool) -> list[MessageGroup]:
-    """Return each message of the model with the user's message behind it; what comes before, by itself."""
+    """Return each model message with the user message after it; earlier messages are groups of their own."""
     turns, groups = builder.turns, list[MessageGroup]()
     begun = not opens
     number = 0
@@ -214,9 +215,9 @@ def _build_single_group(turn: _DraftMessage) -> MessageGroup:
 
 
 def _build_pair(turn: _DraftMessage, following: _DraftMessage | None, findings: list[Finding]) -> MessageGroup:
-    """Return a message of the model, and one that answers its calls and says what the user said next."""
+    """Return the group of a model message and of the message with its results and the user's next words."""
     sources = [*turn.sources, *(following.sources if following else ())]
-    # In the order of the calls, so that a history that was put right once stays as it is.
+    # In the order of the calls, so that a repaired history does not change again.
     pairs = list(zip(turn.calls, turn.answers, strict=True))
     blocks: list[Any] = []
     results: list[GroupResult] = []
@@ -243,7 +244,7 @@ def _build_pair(turn: _DraftMessage, following: _DraftMessage | None, findings: 
 def _build_result_message(
     pairs: list[tuple[MessageCall, _FoundResult | None]], following: _DraftMessage | None, blocks: list[Any]
 ) -> Any:
-    """Return the user's message that carries these results, and behind them what else was said."""
+    """Return the user message with these results, followed by the user's other blocks."""
     whole = [*blocks, *(following.blocks if following else ())]
     origin = next((found[1] for _, found in pairs if found), following.message if following else None)
     if origin is None:

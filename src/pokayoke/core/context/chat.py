@@ -1,6 +1,8 @@
-"""Histories in which a result is a message of its own: OpenAI chat completions, LangChain.
+"""Rebuilds histories whose results are separate messages: OpenAI chat completions, LangChain.
 
-The rule of the providers: all results of a message that calls tools follow it at once, one per call.
+In: messages in one of these formats.
+Out: groups in which the results of a message with calls follow it directly, one per call, as the providers require.
+Never: leave a call without a result, or a result without its call.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from pokayoke.core.messages.messages import MessageCall, MessageResult, calls_in
 
 
 class MessageMaker:
-    """Makes messages in the manner of those it has seen: dicts of OpenAI, or LangChain's objects and dicts."""
+    """Makes messages in the style of earlier ones: dicts of OpenAI, or LangChain's objects and dicts."""
 
     def __init__(self) -> None:
-        """Have seen nothing."""
+        """Start without a style."""
         self._kinds: dict[str, Any] = {}
         self._manner: str | None = None
 
     def learn_style(self, message: Any) -> None:
-        """Take over how this message is written."""
+        """Learn the style of this message."""
         kind = read_field(message, "type")
         if not isinstance(kind, str):
             return
@@ -45,11 +47,11 @@ class MessageMaker:
             self._manner = "dumped" if "data" in message else "flat"
 
     def user_message(self, text: str) -> Any:
-        """Return a user's message."""
+        """Return a user message."""
         return self._build_message("human", {"content": text}) or {"role": "user", "content": text}
 
     def result_message(self, call: MessageCall, text: str, *, legacy: bool) -> Any:
-        """Return a tool's result."""
+        """Return a result message."""
         if legacy:
             return {"role": "function", "name": call.name, "content": text}
         fields = {"content": text, "tool_call_id": call.id}
@@ -64,10 +66,10 @@ class MessageMaker:
 
 
 class _Exchange:
-    """A message and the results its calls have got.
+    """A message and the results of its calls.
 
-    `keys` are the ids of the calls as they came; `spoilt` counts the calls at the end whose arguments
-    could not be read (LangChain keeps them apart): they may go unanswered, and then they are left out.
+    `keys` are the original ids of the calls; `spoilt` counts the calls at the end with unreadable arguments
+    (LangChain keeps them apart): without a result they are left out.
     """
 
     def __init__(
@@ -83,12 +85,12 @@ _CallSlot = tuple[_Exchange, int]
 
 
 def rebuild_chat(messages: Sequence[Any], maker: MessageMaker, base: int = 0) -> RebuiltHistory:
-    """Return a history in which every call is answered once, right behind it.
+    """Return a history in which each call is directly followed by its one result.
 
     Args:
         messages: the history, or its end.
-        maker: writes what is missing; it has seen the history.
-        base: number of the first message.
+        maker: makes the missing messages in the style of the history.
+        base: position of the first message.
     """
     findings: list[Finding] = []
     turns: list[_Exchange] = []
@@ -114,7 +116,7 @@ def rebuild_chat(messages: Sequence[Any], maker: MessageMaker, base: int = 0) ->
 def _attach_result(
     turns: list[_Exchange], opened: dict[str, list[_CallSlot]], answered: dict[str, _CallSlot], found: _FoundResult
 ) -> str | None:
-    """Give a result to its call. Returns what is odd about it, if anything."""
+    """Attach a result to its call. Returns the code of a finding, or None."""
     name = found[2].id or ""
     waiting = opened.get(name)
     if not waiting and not name and turns:
@@ -134,13 +136,13 @@ def _attach_result(
         return "orphan_result"
     before = place[0].answers[place[1]]
     if before is not None and (before[2].content == UNANSWERED or place[0] is turns[-1]):
-        place[0].answers[place[1]] = found  # the later one knows more: a decision, a late answer
+        place[0].answers[place[1]] = found  # the later result is newer: a decision, a late answer
         return "duplicate_result"
     return "orphan_result"
 
 
 def _build_exchange(at: int, message: Any, findings: list[Finding]) -> _Exchange | None:
-    """Return a message in a form that a provider takes; None if it says nothing at all."""
+    """Return a message in a form that a provider accepts; None if it is empty."""
     if role_of(message) != "assistant":
         return _Exchange(at, message, [], [])
     asked = as_sequence(read_field(message, "tool_calls"))
@@ -170,19 +172,19 @@ def _build_exchange(at: int, message: Any, findings: list[Finding]) -> _Exchange
 
 
 def _is_call(written: Any) -> bool:
-    """False for what cannot be a call, since it has no fields, or nothing with fields where its name belongs."""
+    """Return whether a value may be a call: it has fields, and so has the place of its name."""
     parts = (written, read_field(written, "function"), read_field(written, "custom"))
     return written is not None and not any(isinstance(part, (str, bytes, int, float, list, tuple)) for part in parts)
 
 
 def _is_empty_message(message: Any) -> bool:
-    """True for a message of the model without anything a provider would take."""
+    """Return whether a model message has no content that a provider accepts."""
     beside = ("refusal", "audio", "function_call", "reasoning_content", "additional_kwargs")
     return not read_field(message, "content") and not any(read_field(message, name) for name in beside)
 
 
 def _fix_calls(calls: list[MessageCall]) -> list[MessageCall]:
-    """Return calls with ids and names that a provider takes."""
+    """Return calls with ids and names that a provider accepts."""
     used: set[str] = set()
     wanted = {call.id for call in calls if call.id}
     fixed: list[MessageCall] = []
@@ -194,7 +196,7 @@ def _fix_calls(calls: list[MessageCall]) -> list[MessageCall]:
 
 
 def _rewrite_calls(written: Sequence[Any], fixed: list[MessageCall]) -> list[Any]:
-    """Return calls as they are written in a message, with other ids and names."""
+    """Return the calls of a message in its own format, with other ids and names."""
     calls: list[Any] = []
     for outer, call in zip(written, fixed, strict=True):
         inner = next((name for name in ("function", "custom") if read_field(outer, name) is not None), None)
@@ -204,7 +206,7 @@ def _rewrite_calls(written: Sequence[Any], fixed: list[MessageCall]) -> list[Any
 
 
 def _build_group(turn: _Exchange, maker: MessageMaker, findings: list[Finding]) -> MessageGroup | None:
-    """Return a message with its results behind it; None if nothing of it is left."""
+    """Return the group of a message and its results; None if nothing is left."""
     role = role_of(turn.message)
     message, answers, spoilt = turn.message, list(zip(turn.calls, turn.answers, strict=True)), turn.spoilt
     if spoilt and None in turn.answers[-spoilt:]:
@@ -213,7 +215,9 @@ def _build_group(turn: _Exchange, maker: MessageMaker, findings: list[Finding]) 
         findings.append(repair_finding("unanswered_call", turn.at, "a call with unreadable arguments; it was left out"))
         if not answers and _is_empty_message(message):
             return None
-    answers.sort(key=lambda pair: (pair[1] is None, pair[1][0] if pair[1] else 0))  # as they came; those put in, last
+    answers.sort(
+        key=lambda pair: (pair[1] is None, pair[1][0] if pair[1] else 0)
+    )  # in the original order, added results last
     messages, sources, results = [message], [turn.at], list[GroupResult]()
     for number, (call, found) in enumerate(answers, 1):
         if found is None:
@@ -227,7 +231,7 @@ def _build_group(turn: _Exchange, maker: MessageMaker, findings: list[Finding]) 
         known = answer.content != UNANSWERED
         results.append(GroupResult(call, answer.content, answer.failed or not known, number, known=known))
     if role == "user" and (tool := output_tool(text_of(turn.message))):
-        # In a chat without tool calls the user's side brings the outputs.
+        # In a chat without tool calls, user messages carry the outputs.
         output = GroupResult(
             MessageCall(None, tool, None), read_field(turn.message, "content"), failed=False, message=0
         )
@@ -237,7 +241,7 @@ def _build_group(turn: _Exchange, maker: MessageMaker, findings: list[Finding]) 
 
 
 def _without_unreadable_calls(message: Any, stays: list[bool]) -> Any:
-    """Return a message of LangChain without the unreadable calls that nobody answered."""
+    """Return a LangChain message without its unreadable calls that have no result."""
     left = [
         call for call, stay in zip(as_sequence(read_field(message, "invalid_tool_calls")), stays, strict=True) if stay
     ]

@@ -1,6 +1,8 @@
-"""What can be wrong with a history, and how each case is said.
+"""Findings about a history.
 
-All of these are the host's or a framework's doing: a model does not write a history.
+In: the code of a problem and its place.
+Out: a finding for operators; the host or a framework caused it, as a model does not write a history.
+Never: quote the content of a message at length.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ CODES: dict[str, str] = {
 
 
 def repair_finding(code: str, index: int, detail: str) -> Finding:
-    """Return the finding for a place of a history that was put right.
+    """Return the finding for a repaired place of a history.
 
     Args:
         code: one of `CODES`.
-        index: which message, counted from 0 in the history that came in.
-        detail: what was found and what was done.
+        index: position of the message in the original history, from 0.
+        detail: the problem.
     """
     return Finding(code, at=f"/{index}", blame="host", message=f"message {index}: {detail}")
 
 
 def left_out_finding(code: str, index: int) -> Finding:
-    """Return the finding for words that should have stayed; `code` and `index` as for `repair_finding`."""
+    """Return the finding for left-out words of the user or the host; arguments as for `repair_finding`."""
     return repair_finding(code, index, CODES[code])
 
 
@@ -42,8 +44,8 @@ def overflow_finding(tokens: int, window: int) -> Finding:
     """Return the finding for a history whose fixed part is too large.
 
     Args:
-        tokens: what it is worth after everything that could be left out was left out.
-        window: what it may be worth.
+        tokens: its tokens after everything possible was left out.
+        window: size of the window in tokens.
     """
     return Finding(
         "context_overflow",
@@ -55,5 +57,5 @@ def overflow_finding(tokens: int, window: int) -> Finding:
 
 
 def summariser_finding(reason: str) -> Finding:
-    """Return the finding for a summary that could not be used."""
+    """Return the finding for an unusable summary."""
     return Finding("summariser_failed", blame="host", message=f"summarise: {reason}; the built-in summary stands in")

@@ -1,7 +1,8 @@
-"""A history in pieces that may not be parted, and how a message is copied with a change.
+"""Groups: the inseparable pieces of a history; and copies of messages with changes.
 
-A group is a call with everything that answers it, or one message that stands for itself. What is left
-out of a history is always whole groups: so no call is ever parted from its results.
+In: messages in any format.
+Out: a group is a call with its results, or one other message. Only whole groups are left out of a history.
+Never: separate a call from its results; change a message in place.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ UNANSWERED = (
     "No result of this call is known. It may or may not have taken effect: "
     "look at the state of things before you call it again."
 )
-"""What stands in for a result that never came."""
+"""Text that replaces a missing result."""
 
 REMOVE_FIELD: Any = object()
-"""As a change: the field goes."""
+"""As a change: remove the field."""
 
 
 class GroupResult(msgspec.Struct, frozen=True, gc=False):
     """A tool result inside a group.
 
     Attributes:
-        call: the call it answers.
+        call: its call.
         content: text, or blocks.
-        failed: True if the message itself says so.
-        message: which message of the group it stands in.
-        block: which block of that message; None if the message is the result.
-        known: False for one that was put in because none came.
+        failed: True if the message marks it as failed.
+        message: index of its message in the group.
+        block: index of its block in that message; None if the message is the result.
+        known: False for an added one, whose result is missing.
     """
 
     call: MessageCall
@@ -53,12 +54,12 @@ class MessageGroup(msgspec.Struct, frozen=True, gc=False):
     """Messages that stay together.
 
     Attributes:
-        messages: as they are sent.
-        sources: which messages of the history they come from, counted from 0.
-        role: role of the first one.
+        messages: the messages as sent.
+        sources: positions of their originals in the history, from 0.
+        role: role of the first message.
         results: the tool results among them.
-        speaks: True if a user's own words are among them.
-        waits: True if something among them is still to be answered, and is no call of a tool.
+        speaks: True if they hold a user's own words.
+        waits: True if they hold an unanswered request that is no tool call.
     """
 
     messages: tuple[Any, ...]
@@ -70,7 +71,7 @@ class MessageGroup(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_open(self) -> bool:
-        """True if a result is still missing."""
+        """True if a result is missing."""
         return self.waits or not all(result.known for result in self.results)
 
 
@@ -78,8 +79,8 @@ class RebuiltHistory(msgspec.Struct, frozen=True, gc=False):
     """A history that every provider of its format accepts.
 
     Attributes:
-        groups: in order.
-        findings: what had to be put right.
+        groups: the groups in order.
+        findings: the repairs.
     """
 
     groups: list[MessageGroup]
@@ -92,7 +93,7 @@ def flatten_groups(groups: Iterable[MessageGroup]) -> list[Any]:
 
 
 def with_fields(thing: Any, **changes: Any) -> Any:
-    """Return a copy of a message, call or block with some fields changed; `REMOVE_FIELD` takes one away.
+    """Return a copy of a message, call or block with some fields changed; `REMOVE_FIELD` removes one.
 
     Args:
         thing: a dict or an object; it is not changed.
@@ -116,7 +117,7 @@ def with_fields(thing: Any, **changes: Any) -> Any:
 
 
 def answer_text(content: Any) -> str | None:
-    """Return the text of a tool result; None if something else than text is in it."""
+    """Return the text of a tool result; None if it holds anything but text."""
     if isinstance(content, str):
         return content
     parts: list[str] = []
@@ -129,11 +130,11 @@ def answer_text(content: Any) -> str | None:
 
 
 def with_result_texts(group: MessageGroup, texts: Mapping[int, str]) -> MessageGroup:
-    """Return a group in which some results say something else.
+    """Return a group with other texts in some results.
 
     Args:
         group: the group.
-        texts: new text by the number of the result.
+        texts: new text by the index of the result.
     """
     messages, results = list(group.messages), list(group.results)
     for number, text in texts.items():
@@ -155,14 +156,14 @@ _MOST_NAME = 128
 
 
 def usable_name(name: str) -> str:
-    """Return a tool name without what no provider takes; the same text where there is nothing of that."""
+    """Return a tool name without characters that providers refuse."""
     if name and len(name) <= _MOST_NAME and not _BAD_NAME_SIGN.search(name):
         return name
     return _BAD_NAME_SIGN.sub("_", name)[:_MOST_NAME] or "unknown_tool"
 
 
 def free_id(wanted: str, taken: Iterable[str]) -> str:
-    """Return an id like the wanted one that is not taken."""
+    """Return a free id similar to the wanted one."""
     used, number = set(taken), 2
     base = wanted or "call"
     while f"{base}_{number}" in used:
@@ -171,7 +172,7 @@ def free_id(wanted: str, taken: Iterable[str]) -> str:
 
 
 Shape = Literal["openai", "items", "anthropic", "langchain"]
-"""How calls and results are written down: a format, or `as_sequence` for those of the responses API."""
+"""Shape of calls and results: a format, or `items` for the responses API."""
 
 _SHAPES_OF_FORMAT: dict[HistoryFormat | None, frozenset[Shape | None]] = {
     None: frozenset({"openai", "items", "anthropic", "langchain", None}),
@@ -182,14 +183,14 @@ _SHAPES_OF_FORMAT: dict[HistoryFormat | None, frozenset[Shape | None]] = {
 
 
 def history_shape(messages: Iterable[Any], declared: HistoryFormat | None) -> Shape | None:
-    """Return the shape of a history; None while neither the caller nor a message says.
+    """Return the shape of a history; None while neither the caller nor a message shows it.
 
     Args:
         messages: the history.
-        declared: what the caller said.
+        declared: the caller's format.
 
     Raises:
-        UsageError: the messages are of another format than the caller said.
+        UsageError: the messages have another format than the caller's.
     """
     if declared not in _SHAPES_OF_FORMAT:
         raise UsageError(f"format must be openai, anthropic or langchain, got {declared!r}")
@@ -205,7 +206,7 @@ _BLOCK_KINDS = frozenset({"tool_use", "tool_result"})
 
 
 def message_shape(message: Any) -> Shape | None:
-    """Tell what one message shows of its shape; None if several would do."""
+    """Return the shape that a message shows; None if several are possible."""
     kind, role = read_field(message, "type"), read_field(message, "role")
     if isinstance(kind, str):
         if kind in _LANGCHAIN_KINDS and not isinstance(role, str):

@@ -1,7 +1,9 @@
-"""The messages of a history that grows: what is settled is never looked at again.
+"""Keeps the messages of a growing history, and settles the groups that can no longer change.
 
-Behind the last call that still waits for its result everything may change; before it nothing does. So only
-the end is put together anew when the history is asked for, and shortening alone walks through the whole.
+In: messages, one at a time.
+Out: the history as it may be sent. Only the messages from the first open call on are rebuilt for each request; only
+shortening reads all of it.
+Never: rebuild settled groups.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from pokayoke.core.context.normalise import pinned_places, rebuild_history
 from pokayoke.core.context.shortening import HistoryShortener
 from pokayoke.core.context.values import Compacted, HistoryOptions
 
-_MAX_WAIT = 64  # messages after which a result is no longer waited for
+_MAX_WAIT = 64  # messages after which a call no longer waits for its result
 
 
 class IncrementalHistory:
-    """A list of messages and what is known of it.
+    """A growing list of messages and its settled groups.
 
     Args:
-        options: how it is written and shortened.
+        options: format and limits.
     """
 
     def __init__(self, options: HistoryOptions) -> None:
@@ -41,15 +43,15 @@ class IncrementalHistory:
         self._sure = False  # whether a message has shown the shape
         self._messages: list[Any] = []
         self._pins: frozenset[int] = frozenset()
-        # What can no longer change: its groups, their messages, and the first message behind it.
+        # Settled: the groups, their messages, and the position of the first message after them.
         self._closed: list[MessageGroup] = []
         self._sent: list[Any] = []
         self._cut = 0
         self._ids: set[str] = set()  # ids of their calls
-        self._begun = False  # whether the user or the model has spoken in them
+        self._begun = False  # whether they hold a user or model message
 
     def _settle_groups(self, groups: list[MessageGroup]) -> None:
-        """Put groups aside that nothing added later can change."""
+        """Settle groups that later messages cannot change."""
         self._closed += groups
         self._sent += flatten_groups(groups)
         for group in groups:
@@ -64,10 +66,10 @@ class IncrementalHistory:
 
         Args:
             message: the message.
-            pin: True if it has to stay.
+            pin: True if it must never be left out.
 
         Raises:
-            UsageError: it is of another format than the history.
+            UsageError: the message has another format than the history.
         """
         if not self._sure and message_shape(message) is not None:
             shape = history_shape((message,), self._options.format)
@@ -81,10 +83,10 @@ class IncrementalHistory:
         self._messages.append(message)
 
     def whole_history(self, total: int) -> Compacted:
-        """Return the history as it may be sent, nothing left out.
+        """Return the history as it may be sent, with nothing left out.
 
         Args:
-            total: what it is worth in tokens.
+            total: its tokens.
         """
         found, rest = self._rebuild_end()
         pinned = pinned_places([*self._closed, *rest], self._pins)
@@ -102,7 +104,7 @@ class IncrementalHistory:
         found, rest = self._rebuild_end()
         groups = [*self._closed, *rest]
         work = HistoryShortener(groups, self._options, self._shape or "openai", self._maker, self._pins)
-        # What was counted is the estimate, scaled, and what every request holds beside its messages.
+        # The count is the scaled estimate, plus the part of a request that is no message.
         scale = min(scale, total / max(work.tokens, 1))
         work.shorten(scale, total - scale * work.tokens)
         messages, pinned = flatten_groups(work.groups), pinned_places(work.groups, self._pins)
@@ -121,14 +123,14 @@ class IncrementalHistory:
         )
 
     def _rebuild_end(self) -> tuple[RebuiltHistory, list[MessageGroup]]:
-        """Put the end together; returns what was found there, and the groups that may still change."""
+        """Rebuild the end; return the rebuilt history and the groups that may still change."""
         end = self._messages[self._cut :]
         shape, opens = self._shape or "openai", not self._begun
         found = rebuild_history(end, shape, self._maker, self._cut, taken=self._ids, opens=opens)
         return found, self._close_groups(found.groups)
 
     def _close_groups(self, groups: list[MessageGroup]) -> list[MessageGroup]:
-        """Put aside the groups that nothing added later can change. Returns the others."""
+        """Settle the groups that later messages cannot change. Returns the others."""
         count = len(self._messages)
         starts = [min(group.sources, default=count) for group in groups]
         nearest = list(accumulate(reversed(starts), min, initial=count))[::-1]
@@ -145,7 +147,7 @@ class IncrementalHistory:
         return groups[closing:]
 
     def _adopt_groups(self, groups: list[MessageGroup], rest: list[MessageGroup]) -> None:
-        """Take a shortened history over. Its end stays as it came: a result that is missing may still arrive."""
+        """Keep a shortened history. Its end keeps the original messages: a missing result may still arrive."""
         same = 0
         while same < min(len(rest), len(groups)) and groups[-1 - same] is rest[-1 - same]:
             same += 1

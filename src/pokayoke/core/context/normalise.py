@@ -1,4 +1,9 @@
-"""A history in the groups that its provider accepts, whatever its shape."""
+"""Rebuilds and shortens a history of any shape.
+
+In: messages, their shape, and options.
+Out: groups that the provider accepts; the result of shortening.
+Never: decide by itself how a provider's rules are met: the modules per shape do.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +33,11 @@ def rebuild_history(
 
     Args:
         messages: the history, or its end.
-        shape: how it is written.
-        maker: writes messages in its manner.
-        base: number of the first message.
-        taken: ids of the calls before it.
-        opens: True if no message of the user or the model stands before it.
+        shape: shape of its messages.
+        maker: makes messages in its style.
+        base: position of the first message.
+        taken: ids of earlier calls.
+        opens: True if no user or model message comes before it.
     """
     if shape == "anthropic":
         return blocks.rebuild_anthropic(messages, base, taken, opens=opens)
@@ -42,15 +47,15 @@ def rebuild_history(
 
 
 def shorten_history(messages: Sequence[Any], options: HistoryOptions, pinned: Collection[int]) -> Compacted:
-    """Return what becomes of a history; see `compacted`.
+    """Shorten a history; see `compacted`.
 
     Args:
         messages: the history.
-        options: what is wanted of it.
-        pinned: numbers of messages that stay.
+        options: format and limits.
+        pinned: positions of messages that stay.
 
     Raises:
-        UsageError: the messages are of another format than the options say, or a pin is no number.
+        UsageError: the messages have another format than the options say, or a pin is not an integer.
     """
     shape = history_shape(messages, options.format) or "openai"
     maker = chat.MessageMaker()
@@ -75,7 +80,7 @@ def shorten_history(messages: Sequence[Any], options: HistoryOptions, pinned: Co
 
 
 def pinned_places(groups: Sequence[MessageGroup], pinned: frozenset[int]) -> tuple[int, ...]:
-    """Return where groups with pinned messages begin in the whole list."""
+    """Return the positions at which groups with pinned messages begin."""
     if not pinned:
         return ()
     found: list[int] = []

@@ -1,7 +1,8 @@
-"""The note that stands for what was left out: written in one form, and read back so that notes merge.
+"""Writes and reads the note that replaces left-out messages.
 
-Every line is a word and JSON, so whatever a message said stays a quotation: nothing in it can close the
-note, hide, or pass for a turn of the conversation.
+In: facts, ids and lines; or the text of an earlier note.
+Out: the text of a note, or its content, so that notes merge. Every line is a word and JSON.
+Never: let quoted text close the note, hide, or pass for a turn of the conversation.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _MOST_IDS = 80
 
 
 class ContextNote(msgspec.Struct, frozen=True):
-    """What a note says.
+    """The content of a note.
 
     Args:
-        left_out: how many messages it stands for.
+        left_out: number of messages it replaces.
         facts: lines of facts; they are never shortened.
-        ids: ids and numbers that were seen and stand in no line.
-        lines: what was said and done, oldest first.
+        ids: ids and numbers that occur in no line.
+        lines: words and calls, oldest first.
     """
 
     left_out: int = 0
@@ -58,7 +59,7 @@ def fact_lines(facts: Facts) -> tuple[str, ...]:
 
 
 def quote_json(value: Any) -> str:
-    """Return a JSON value on one line in which nothing acts; text that no encoding holds is marked."""
+    """Return a JSON value on one line, neutralised; text that UTF-8 cannot hold is marked."""
     try:
         text = dump_foreign(value).decode()
     except (TypeError, ValueError):
@@ -67,7 +68,7 @@ def quote_json(value: Any) -> str:
 
 
 def _replace_unencodable(value: Any) -> Any:
-    """Return a value with the text that UTF-8 cannot hold replaced, and what has no JSON form as a mark."""
+    """Return a value with marks for text that UTF-8 cannot hold and for values without a JSON form."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -88,14 +89,14 @@ def write_note(note: ContextNote) -> str:
 
 
 def opening_note() -> str:
-    """Return the note that opens a history whose beginning is not known."""
+    """Return the note that opens a history with an unknown beginning."""
     return write_note(ContextNote())
 
 
 def read_note(text: Any) -> ContextNote | None:
-    """Return what a note says; None if the text is none of ours.
+    """Return the content of a note; None if the text is not a note.
 
-    Every line has to be of a kind we write, or the whole is somebody's own text.
+    Every line must be of a kind that a note has, otherwise the text is someone's own.
     """
     if not isinstance(text, str) or not text.startswith(_START):
         return None
@@ -124,7 +125,7 @@ def _parse_strings(text: str) -> list[str]:
 
 
 def is_note(block: Any) -> bool:
-    """True for a text, or a block of text, that is one of our notes."""
+    """Return whether a text, or a block of text, is a note."""
     text = block if isinstance(block, str) else read_field(block, "text")
     return isinstance(text, str) and text.startswith(_START) and read_note(text) is not None
 
@@ -140,5 +141,5 @@ def merge_notes(notes: list[ContextNote]) -> ContextNote:
 
 
 def unique_texts(values: Any) -> tuple[str, ...]:
-    """Return texts once each, in the order in which they came first."""
+    """Return each text once, in order of first occurrence."""
     return tuple(dict.fromkeys(cast("list[str]", values)))

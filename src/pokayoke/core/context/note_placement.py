@@ -1,7 +1,8 @@
-"""Where the note stands: a user's message of its own, or with Anthropic a block of the first one.
+"""Places the note in a history: as a user message, or for Anthropic as a block of the first one.
 
-A user's, because what it quotes was said by users, tools and models, and must not speak with the
-authority of the system prompt.
+In: groups, and which of them stay.
+Out: the groups with one note.
+Never: give the note the authority of the system prompt: it quotes users, tools and models.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from pokayoke.core.messages.messages import text_of
 def take_notes(
     groups: list[MessageGroup], stays: list[bool], shape: Shape
 ) -> tuple[list[MessageGroup], list[ContextNote], int]:
-    """Take the notes out of a history, and what does not stay.
+    """Remove the notes and the groups that do not stay from a history.
 
     Args:
         groups: the history.
-        stays: which of them stay.
-        shape: how it is written.
+        stays: for each group, whether it stays.
+        shape: shape of its messages.
 
     Returns:
-        the groups that stay, the notes that were in the history, and where the new one belongs.
+        the groups that stay, the removed notes, and the position of the new one.
     """
     kept: list[MessageGroup] = []
     notes: list[ContextNote] = []
     place: int | None = None
     for group, stay in zip(groups, stays, strict=True):
         rest, found = _without_notes(group) if shape == "anthropic" else _as_note(group)
-        if not (stay and rest is group):  # one that cannot be taken out stays where it is
+        if not (stay and rest is group):  # a note that cannot be removed stays
             notes += found
         if stay and rest is not None:
             kept.append(rest)
@@ -45,15 +46,15 @@ def take_notes(
 
 
 def _as_note(group: MessageGroup) -> tuple[MessageGroup | None, list[ContextNote]]:
-    """Return a group that is no note, or the note that it is."""
+    """Return the group, or the note that it is."""
     note = read_note(text_of(group.messages[0])) if group.role == "user" else None
     return (group, []) if note is None else (None, [note])
 
 
 def _without_notes(group: MessageGroup) -> tuple[MessageGroup | None, list[ContextNote]]:
-    """Return a group without the notes in its user's message, and the notes; None if nothing is left of it.
+    """Return a group without the notes in its user message, and the notes; None for an empty group.
 
-    A message that is all notes stays behind one of the model: the sides have to take turns.
+    A message of only notes stays after a model message: the roles must alternate.
     """
     place = next((at for at, message in enumerate(group.messages) if read_field(message, "role") == "user"), None)
     if place is None:
@@ -84,11 +85,11 @@ def put_note(
     """Return the history with a note in it.
 
     Args:
-        groups: the history without one.
-        place: where it belongs, if it is a message of its own.
-        text: what it says.
-        shape: how the history is written.
-        maker: writes a message in its manner.
+        groups: the history without a note.
+        place: its position, if it is a message of its own.
+        text: its text.
+        shape: shape of the messages.
+        maker: makes a message in their style.
     """
     if shape != "anthropic":
         return [*groups[:place], MessageGroup((maker.user_message(text),), (), "user"), *groups[place:]]

@@ -1,7 +1,9 @@
-"""What a note quotes: the words of the user, what the model said, each call and what became of it.
+"""Builds the lines of a note: quotes of the user and the model, each call and its result.
 
-Nothing is rephrased. A long text is quoted in whole sentences, first those that decide something or name
-a number; ids and numbers are taken over as they stand. The same text always gives the same quotation.
+In: groups that are left out.
+Out: lines. A long text is quoted in whole sentences, first those with a decision or a number; ids and numbers are
+copied unchanged. The result is deterministic.
+Never: rephrase.
 """
 
 from __future__ import annotations
@@ -19,29 +21,29 @@ from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.messages import MessageCall, calls_in, role_of, text_of
 from pokayoke.core.text.regex import compile_pattern
 
-_MOST_SAID = {"user": 400, "system": 400, "assistant": 200}  # characters quoted of a text
+_MOST_SAID = {"user": 400, "system": 400, "assistant": 200}  # quoted characters of a text
 _MOST_ARGUMENTS = 200
 _MOST_ANSWERED = 200
-_MOST_SHOWN = 8  # ids and numbers taken over from one result
+_MOST_SHOWN = 8  # ids and numbers copied from one result
 _MOST_FROM_TEXT = 24
-_MOST_SEARCHED = 8_000  # characters of a text in which ids are looked for
+_MOST_SEARCHED = 8_000  # characters of a text that are searched for ids
 UNREADABLE = "(arguments that are no JSON)"
-"""What stands for arguments of a framework's own kind."""
+"""Replaces arguments that are a framework's own objects."""
 PRIORITY_PREFIXES = ("user: ", "system: ")
-"""How the lines begin that are kept longest."""
+"""Prefixes of the lines that are kept longest."""
 SUPERSEDED = "[Superseded: the same call has a later result further down."
-"""How a result begins of which only the ids were kept."""
+"""Beginning of a result that was reduced to its ids."""
 
 _LABEL = r"(?:^|\n)(<tool_output [^\n]*>)\n"
 _FRAMES = r"(?m)^<tool_output [^\n]*>$|^</tool_output>$"
 _TOOL = r'<tool_output tool="([^"]+)"'
 _NEXT_OUTPUT = r"\n(?=<tool_output )"
 _TRUSTS = r' trust="(\w+)"'
-_BEFORE_LABEL = 1_000  # characters: our own sentences are shorter
+_BEFORE_LABEL = 1_000  # characters; our own sentences are shorter
 _BAD_TRUST = frozenset({"error", "degraded"})
 
-# A word with a digit in it: numbers, dates, order numbers, versions, UUIDs; and addresses of mail. What stands in
-# front decides fast: no word begins behind a letter, and one without a digit or @ is passed over at once.
+# A word with a digit: numbers, dates, order numbers, versions, UUIDs; and e-mail addresses. The look-arounds at the
+# front are fast: no word begins after a letter, and a word without a digit or @ is skipped at once.
 _ID = (
     r"(?<![^\W_])(?=[\w.:/@#+-]{0,79}?(?:\d|@[^\W_]))"
     r"(?:\d{1,3}(?:[.,]\d{3})*,\d+(?![^\W_])|[^\W_][\w.:/@#+-]{0,78}[^\W_]|\d)"
@@ -59,8 +61,8 @@ class NoteLine(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         text: the line.
-        ids: ids and numbers of what it stands for.
-        first: True for lines that are kept longest: what the user and the host said.
+        ids: ids and numbers of the quoted messages.
+        first: True for lines that are kept longest: words of the user and the host.
     """
 
     text: str
@@ -69,11 +71,11 @@ class NoteLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_ids(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
-    """Return the ids and numbers of a text, once each, in order.
+    """Return the ids and numbers of a text, each once, in order.
 
     Args:
-        text: any text; only its beginning is looked at if it is very long.
-        most: how many at most.
+        text: any text; only the beginning of a very long one is searched.
+        most: maximum number.
     """
     found: dict[str, None] = {}
     for hit in compile_pattern(_ID).finditer(text[:_MOST_SEARCHED]):
@@ -84,11 +86,11 @@ def find_ids(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
 
 
 def extract_sentences(text: str, room: int) -> str:
-    """Return a text in whole sentences that fit a room, in their order; what decides or names a number comes first.
+    """Return the sentences of a text that fit a budget, in order; those with a decision or a number first.
 
     Args:
         text: any text.
-        room: most characters.
+        room: maximum number of characters.
     """
     text = text.strip()
     if len(text) <= room:
@@ -113,12 +115,12 @@ def extract_sentences(text: str, room: int) -> str:
 
 
 def _sentence_weight(sentence: str, at: int) -> int:
-    """Return how much a sentence is worth quoting."""
+    """Return the priority of a sentence."""
     return 2 * bool(compile_pattern(_DECIDES).search(sentence)) + bool(find_ids(sentence, 1)) + (at == 0)
 
 
 def note_lines(group: MessageGroup, *, labelled: bool = False) -> list[NoteLine]:
-    """Return what a note says about a group.
+    """Return the lines of a note for a group.
 
     Args:
         group: the group.
@@ -130,7 +132,7 @@ def note_lines(group: MessageGroup, *, labelled: bool = False) -> list[NoteLine]
     for place, message in enumerate(group.messages):
         role, text = role_of(message), _text_without_notes(message)
         if place in carriers:
-            role = "user"  # Anthropic: what the user said stands behind the results
+            role = "user"  # Anthropic: the user's words follow the results
         if role == "user" and output_tool(text):
             lines.extend(_output_line(part, labelled=labelled) for part in compile_pattern(_NEXT_OUTPUT).split(text))
         elif text and role in _MOST_SAID:
@@ -140,7 +142,7 @@ def note_lines(group: MessageGroup, *, labelled: bool = False) -> list[NoteLine]
 
 
 def _text_without_notes(message: Any) -> str:
-    """Return the words of a message, without our own notes."""
+    """Return the text of a message, without notes."""
     content = read_field(message, "content")
     if isinstance(message, str) or isinstance(content, str):
         text = text_of(message)
@@ -154,7 +156,7 @@ def _text_line(role: str, text: str) -> NoteLine:
 
 
 def _call_line(call: MessageCall, result: GroupResult | None, *, labelled: bool) -> NoteLine:
-    """Return the line of a call: its name, its arguments, what became of it, and the ids that it showed."""
+    """Return the line of a call: its name, arguments, result, and the ids in its output."""
     arguments, text = parse_arguments(call.arguments)
     said = quote_json(arguments) if len(text) <= _MOST_ARGUMENTS else quote_json(text[: _MOST_ARGUMENTS - 1] + "…")
     line = f"call: {quote_json(call.name)} {said}"
@@ -166,48 +168,48 @@ def _call_line(call: MessageCall, result: GroupResult | None, *, labelled: bool)
 
 
 def _output_line(output: str, *, labelled: bool) -> NoteLine:
-    """Return the line of an output in a chat without tool calls: nobody but its label says whose it is."""
+    """Return the line of an output in a chat without tool calls; only its label names the tool."""
     became = _describe_result(output, failed=False, labelled=labelled)
     return NoteLine(f"call: {quote_json(output_tool(output))}{became}", output_ids(output, _MOST_SHOWN))
 
 
 def _describe_result(answer: str, *, failed: bool, labelled: bool) -> str:
-    """Say what became of a call; of what is no result in its own words."""
+    """Return the result of a call; a refusal or failure in its own words."""
     if answer.startswith(SUPERSEDED) or is_tool_answer(answer, failed=failed, labelled=labelled):
         shown = output_ids(answer, _MOST_SHOWN)
         return ", answered" + (f", shows {quote_json(shown)}" if shown else "")
-    # They say whether it failed, waits or is in doubt, which can be told from nothing else.
+    # Only these words say whether it failed, waits or is in doubt.
     words = extract_sentences(compile_pattern(_FRAMES).sub("", answer), _MOST_ANSWERED)
     return (", said" if labelled else ", failed") + (f": {quote_json(words)}" if words else "")
 
 
 def output_tool(text: str) -> str:
-    """Return whose output a text is, if it begins as one; "" if not."""
+    """Return the tool of a text that begins as an output, else ""."""
     found = compile_pattern(_TOOL).match(output_label(text)) if text.startswith("<tool_output ") else None
     return found[1] if found else ""
 
 
 def output_label(text: str) -> str:
-    """Return the label of an output, also behind what was said about it; "" if there is none."""
+    """Return the label of an output, also after a sentence about it; "" if there is none."""
     found = compile_pattern(_LABEL).search(text[:_BEFORE_LABEL])
     return found[1] if found else ""
 
 
 def output_trust(text: str) -> str:
-    """Return what the label of an output says of it: `checked`, `error`, ...; "" if nothing does."""
+    """Return the trust in the label of an output: `checked`, `error`, ...; "" without one."""
     found = compile_pattern(_TRUSTS).search(output_label(text))
     return found[1] if found else ""
 
 
 def output_ids(answer: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
-    """Return the ids and numbers that an output shows, not those of its label or of how to read on."""
+    """Return the ids and numbers of an output, without those of its label and of the hint how to read on."""
     if found := compile_pattern(_LABEL).search(answer[:_BEFORE_LABEL]):
         answer = answer[found.end() :].partition("\n</tool_output>")[0]
     return find_ids(answer, most)
 
 
 def parse_arguments(arguments: Any) -> tuple[Any, str]:
-    """Return arguments as a value and as compact JSON; text that is no JSON is its own value."""
+    """Return arguments as a value and as compact JSON; a text that is not JSON is its own value."""
     if isinstance(arguments, (str, bytes)):
         try:
             value, dumped = parse(arguments)
@@ -217,23 +219,23 @@ def parse_arguments(arguments: Any) -> tuple[Any, str]:
         return value, dumped.decode()
     try:
         return arguments, dump_foreign(arguments).decode()
-    except (TypeError, ValueError, RecursionError):  # not JSON: a framework's own objects
+    except (TypeError, ValueError, RecursionError):  # a framework's own objects
         return UNREADABLE, UNREADABLE
 
 
 def has_output_label(text: str) -> bool:
-    """Tell whether a result carries the label that every output of a guarded tool has."""
+    """Return whether a result has the label of every guarded output."""
     return bool(output_trust(text)) and output_trust(text) != "error"
 
 
 def is_tool_answer(text: str, *, failed: bool, labelled: bool) -> bool:
-    """Tell whether a text is a tool's answer, and not a refusal, a failure or a doubt.
+    """Return whether a text is a tool's output, and not a refusal, a failure or a doubt.
 
     Args:
         text: the result.
-        failed: True if the message itself says that it is none.
-        labelled: True if outputs of this history carry labels: then what has none is a guard's own sentence.
-            Without labels it can only be seen from how the text begins.
+        failed: True if the message marks it as failed.
+        labelled: True if outputs of this history have labels: then a text without one is a guard's own sentence.
+            Without labels only the beginning of the text decides.
     """
     if failed:
         return False
@@ -244,11 +246,11 @@ def is_tool_answer(text: str, *, failed: bool, labelled: bool) -> bool:
 
 
 def select_lines(lines: list[NoteLine], most: int) -> list[NoteLine]:
-    """Return so many lines in their order: half of them for what user and host said, then the newest of the rest.
+    """Return a number of lines in order: half of them for the user and the host, then the newest of the rest.
 
     Args:
         lines: all lines.
-        most: how many at most.
+        most: maximum number.
     """
     if len(lines) <= most:
         return lines
@@ -259,11 +261,11 @@ def select_lines(lines: list[NoteLine], most: int) -> list[NoteLine]:
 
 
 def ids_not_shown(lines: Iterable[NoteLine], shown: str, before: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids and numbers that stand in no shown line, oldest first.
+    """Return the ids and numbers that occur in no shown line, oldest first.
 
     Args:
         lines: all lines.
-        shown: the text that is shown.
+        shown: the shown text.
         before: ids of an earlier note.
     """
     return tuple(

@@ -1,7 +1,8 @@
-"""Histories of the responses API: every call and every result is an item of its own.
+"""Rebuilds histories of OpenAI's responses API, in which each call and each result is an item.
 
-The rule of the provider: each call has one result somewhere after it, and what a model reasoned stands
-before what it led to.
+In: items.
+Out: groups in which each call has one result after it, and reasoning precedes the item it led to.
+Never: leave a call without a result, or reasoning without its item.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pokayoke.core.messages.messages import MessageCall, MessageResult, calls_in
 
 
 class _ResponseItem:
-    """An item, its call if it is one, and for a result the item that it answers."""
+    """An item, its call if it is one, and for a result the item of its call."""
 
     def __init__(self, at: int | None, item: Any) -> None:
         self.at, self.item = at, item
@@ -37,7 +38,7 @@ class _ResponseItem:
         self.answer: _ResponseItem | None = None
         self.answers: _ResponseItem | None = None
         self.said: MessageResult | None = None
-        self.waits = False  # whether it wants an answer of another kind than a tool's result
+        self.waits = False  # whether it needs another kind of answer than a tool's result
 
 
 def rebuild_responses(messages: Sequence[Any], base: int = 0) -> RebuiltHistory:
@@ -45,7 +46,7 @@ def rebuild_responses(messages: Sequence[Any], base: int = 0) -> RebuiltHistory:
 
     Args:
         messages: the history, or its end.
-        base: number of the first item.
+        base: position of the first item.
     """
     findings: list[Finding] = []
     line: list[_ResponseItem] = []
@@ -73,7 +74,7 @@ def rebuild_responses(messages: Sequence[Any], base: int = 0) -> RebuiltHistory:
 
 
 def _bind_answer(item: _ResponseItem, others: dict[str, _ResponseItem]) -> None:
-    """Tie the answer to a call of another kind (a computer's, a shell's), or to a request for approval, to it."""
+    """Connect an answer with its call of another kind (computer, shell) or its approval request."""
     kind = read_field(item.item, "type")
     if not isinstance(kind, str):
         return
@@ -85,7 +86,7 @@ def _bind_answer(item: _ResponseItem, others: dict[str, _ResponseItem]) -> None:
             item.answers.answer = item
     elif kind.endswith(("_call", "_approval_request")):
         others.update(dict.fromkeys(keys, item))
-        # What the provider runs itself has no `call_id`, and its result in it.
+        # A call that the provider runs itself has no `call_id`, and holds its result.
         item.waits = isinstance(read_field(item.item, "call_id"), str) or kind.endswith("_approval_request")
 
 
@@ -96,7 +97,7 @@ def _open_call(
     given: set[str],
     findings: list[Finding],
 ) -> None:
-    """Wait for the result of a call; one whose id still waits, or was given to another call, gets a new one."""
+    """Register a call; one whose id is open or was given to another call gets a new id."""
     item.key = call.id or ""
     waiting = opened.setdefault(item.key, [])
     right = free_id(item.key, opened) if waiting or not item.key or item.key in given else item.key
@@ -117,7 +118,7 @@ def _attach_result(
     answered: dict[str, _ResponseItem],
     findings: list[Finding],
 ) -> None:
-    """Give a result to its call."""
+    """Attach a result to its call."""
     assert item.said is not None, "only results are taken"
     name = item.said.id or ""
     waiting = opened.get(name)
@@ -148,12 +149,12 @@ def _link_result(call: _ResponseItem, item: _ResponseItem) -> None:
 
 
 def _is_empty_message(message: Any) -> bool:
-    """True for an empty message of the model; items of other kinds are left alone."""
+    """Return whether this is an empty model message; items of other kinds never are."""
     return read_field(message, "type") in {None, "message"} and not read_field(message, "content")
 
 
 def _add_missing_results(line: list[_ResponseItem], findings: list[Finding]) -> list[_ResponseItem]:
-    """Return the items with a result behind each call that has none."""
+    """Return the items with a result after each call without one."""
     whole: list[_ResponseItem] = []
     for item in line:
         whole.append(item)
@@ -169,7 +170,7 @@ def _add_missing_results(line: list[_ResponseItem], findings: list[Finding]) -> 
 
 
 def _drop_idle_reasoning(line: list[_ResponseItem], findings: list[Finding]) -> list[_ResponseItem]:
-    """Return the items without reasoning that led to nothing: what follows it must be the model's."""
+    """Return the items without reasoning that no model item follows."""
     kept: list[_ResponseItem] = []
     for item in reversed(line):
         if read_field(item.item, "type") == "reasoning" and (
@@ -182,8 +183,8 @@ def _drop_idle_reasoning(line: list[_ResponseItem], findings: list[Finding]) -> 
 
 
 def _build_groups(line: list[_ResponseItem]) -> list[MessageGroup]:
-    """Return the items in pieces: a call, what led to it, and all up to its result stay together."""
-    spans = [0] * (len(line) + 1)  # +1 where a span begins, -1 after its end
+    """Return the items in groups: a call, its reasoning, and all items up to its result."""
+    spans = [0] * (len(line) + 1)  # +1 at the start of a span, -1 after its end
     places = {id(item): place for place, item in enumerate(line)}
     for place, item in enumerate(line):
         if item.answers is not None:

@@ -1,7 +1,8 @@
-"""What goes and what stays: large outputs first, then superseded ones, then the middle.
+"""Shortens a history: large outputs first, then superseded results, then the middle.
 
-In come groups and a limit; out come fewer or smaller groups. Each step is taken only if the one before was
-not enough, and taking them again changes nothing: what was done once leaves nothing to do.
+In: groups and a limit.
+Out: fewer or smaller groups. Each step is taken only if the one before was not enough; all are idempotent.
+Never: leave out the system prompt, the first user message, pinned or last messages.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ from pokayoke.core.json.dump import dump_foreign
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.output.preview import build_preview
 
-# Lines and ids a note holds: the first row that fits is taken.
+# Lines and ids of a note: the first row that fits is used.
 _LEVELS = ((60, 80), (40, 60), (26, 40), (17, 30), (11, 24), (7, 16), (4, 12), (2, 8), (1, 6), (0, 6), (0, 0))
 _MANY_LINES = 400  # lines from which a note chooses
-_TARGET_SHARE = 0.8  # share of the limit to get down to
+_TARGET_SHARE = 0.8  # target size as a share of the limit
 _MOST_PREVIEW = 1_500  # characters
 
 
 class _NotedHistory(msgspec.Struct, frozen=True, gc=False):
-    """A history with a note in it: what it is worth as estimated, how many messages the note stands for."""
+    """A history with a note: its estimated tokens, and the number of messages that the note replaces."""
 
     groups: list[MessageGroup]
     tokens: int
@@ -65,15 +66,15 @@ class _NotedHistory(msgspec.Struct, frozen=True, gc=False):
 
 
 class HistoryShortener:
-    """A history while it becomes shorter.
+    """A history that is being shortened.
 
     Attributes:
-        groups: what there is now.
-        tokens: what its messages are worth, as estimated.
-        dropped: messages left out.
-        superseded: results of which only the ids were kept.
-        offloaded: texts put aside, by handle.
-        findings: what went wrong.
+        groups: the current groups.
+        tokens: estimated tokens of their messages.
+        dropped: number of left-out messages.
+        superseded: number of results reduced to their ids.
+        offloaded: offloaded texts by handle.
+        findings: problems of shortening.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class HistoryShortener:
         maker: MessageMaker,
         pinned: frozenset[int],
     ) -> None:
-        """Begin with what there is.
+        """Start with the whole history.
 
         Args:
             groups: the history.
-            options: what is wanted of it.
-            shape: how it is written.
-            maker: writes messages in its manner.
-            pinned: numbers of messages that stay.
+            options: format and limits.
+            shape: shape of its messages.
+            maker: makes messages in its style.
+            pinned: positions of messages that stay.
         """
         self.groups, self._options, self._maker, self._pins = groups, options, maker, pinned
         self._shape: Shape = shape
@@ -101,7 +102,7 @@ class HistoryShortener:
         self.offloaded: dict[str, str] = {}
         self.findings: list[Finding] = []
         self._scale, self._fixed = 1.0, 0.0
-        self._before: dict[int, MessageGroup] = {}  # what stood in a place before its outputs were cut down
+        self._before: dict[int, MessageGroup] = {}  # groups before their outputs were reduced, by position
 
     @cached_property
     def _facts(self) -> Facts | None:
@@ -111,26 +112,26 @@ class HistoryShortener:
 
     @cached_property
     def _has_labels(self) -> bool:
-        """Whether outputs in this history carry labels."""
+        """Whether outputs in this history have labels."""
         texts = (answer_text(result.content) for group in self.groups for result in group.results)
         return any(has_output_label(text) for text in texts if text is not None)
 
     @property
     def request_tokens(self) -> float:
-        """What a request with this history is worth."""
+        """Tokens of a request with this history."""
         return self._fixed + self._scale * self.tokens
 
     def shorten(self, scale: float = 1.0, fixed: float = 0.0) -> None:
-        """Take the steps, as many as are needed.
+        """Take as many steps as necessary.
 
         Args:
             scale: tokens per estimated token.
-            fixed: tokens that a request holds beside its messages.
+            fixed: tokens of a request besides its messages.
         """
         self._scale, self._fixed = scale, fixed
         if self._is_below(self._options.token_limit):
             return
-        # Getting just below the limit would mean to be back after the next message, with another beginning each time.
+        # Just below the limit, the next message would lead to shortening again, with a changed beginning each time.
         aim, stays = self._options.token_limit * _TARGET_SHARE, self._mark_staying()
         self._offload_outputs([not stay for stay in stays])
         if not self._is_below(aim):
@@ -161,7 +162,7 @@ class HistoryShortener:
         return not self._pins.isdisjoint(group.sources)
 
     def _tail_start(self) -> int:
-        """Return where the last messages begin; notes do not count."""
+        """Return the position of the first of the last messages; notes do not count."""
         left, start = self._options.keep_last, len(self.groups)
         while left > 0 and start > 0:
             start -= 1
@@ -170,7 +171,7 @@ class HistoryShortener:
         return start
 
     def _mark_staying(self) -> list[bool]:
-        """Tell for each group whether it stays as it is."""
+        """Return for each group whether it stays unchanged."""
         tail = self._tail_start()
         stays = [at >= tail or self._is_pinned(group) for at, group in enumerate(self.groups)]
         for at, group in enumerate(self.groups):
@@ -180,7 +181,7 @@ class HistoryShortener:
         first = next((at for at, group in enumerate(self.groups) if group.speaks), None)
         if first is not None:
             stays[first] = True
-        # What waits at the end stays: its answer is on its way, and would answer nothing.
+        # Open requests at the end stay: their answers would otherwise lack a request.
         waiting = len([*takewhile(lambda group: group.is_open, reversed(self.groups))])
         return [*stays[: len(stays) - waiting], *[True] * waiting]
 
@@ -209,7 +210,7 @@ class HistoryShortener:
                 self._replace_group(at, with_result_texts(group, texts))
 
     def _build_preview(self, text: str, result: GroupResult, handle: str) -> str:
-        """Return an output in brief: of JSON its outline, of text its beginning; and whether it is a good one."""
+        """Return a preview of an output (JSON: its outline, text: its beginning), and whether it is a tool's output."""
         name, most = handle if self._options.kept else None, min(_MOST_PREVIEW, 2 * self._options.large_tokens)
         trust = output_trust(text) if is_tool_answer(text, failed=result.failed, labelled=self._has_labels) else "error"
         tool, body = result.call.name, text
@@ -222,7 +223,7 @@ class HistoryShortener:
         return build_preview(value, dumped, handle=name, max_chars=most, tool=tool, trust=trust)
 
     def _supersede_results(self, stays: list[bool]) -> None:
-        """Cut older results of a call of which there is a newer good one down to their ids."""
+        """Reduce the older results of a call with a newer good one to their ids."""
         seen: set[Hashable] = set()
         for at in range(len(self.groups) - 1, -1, -1):
             group, texts = self.groups[at], dict[int, str]()
@@ -242,7 +243,7 @@ class HistoryShortener:
                 self._replace_group(at, with_result_texts(group, texts))
 
     def _call_identity(self, name: str, arguments: Any) -> Hashable | None:
-        if arguments is None:  # nobody knows any more which call it was
+        if arguments is None:  # the call is no longer known
             return None
         value, text = parse_arguments(arguments)
         if self._options.identity is not None:
@@ -251,14 +252,14 @@ class HistoryShortener:
             return None
         try:
             return name, dump_foreign(value, sort=True)
-        except (TypeError, ValueError):  # keys without an order, or half a character: equal if written equally
+        except (TypeError, ValueError):  # keys without an order, or a lone surrogate: equal if written equally
             return name, text
 
     def _summarise_middle(self, stays: list[bool]) -> None:
-        """Put one note in the place of the middle.
+        """Replace the middle by one note.
 
-        What the host said in between and the latest words of the user stay as long as the window has room, the
-        first of them longer: they are rules. Large outputs at the end go before them where they can be read on.
+        Messages of the host and the latest words of the user stay while they fit the window; the host's stay longer,
+        as they are rules. Large outputs at the end are offloaded before them where the model can read them on.
         """
         latest = self._last_user_place()
         ruled = [stay or group.role == "system" for stay, group in zip(stays, self.groups, strict=True)]
@@ -271,7 +272,7 @@ class HistoryShortener:
         self.findings += noted.findings
 
     def _try_note(self, stays: list[bool]) -> _NotedHistory:
-        """Return `_add_note`; if that does not fit, after large outputs at the end went that can be read on."""
+        """Return `_add_note`; if that does not fit, after offloading readable large outputs at the end."""
         noted = self._add_note(stays)
         if not self._options.kept or self._excess_tokens(noted) <= 0:
             return noted
@@ -279,15 +280,15 @@ class HistoryShortener:
         return self._add_note(stays)
 
     def _last_user_place(self) -> int | None:
-        """Return where the user spoke last."""
+        """Return the position of the user's latest words."""
         return next((at for at in range(len(self.groups) - 1, -1, -1) if self.groups[at].speaks), None)
 
     def _excess_tokens(self, noted: _NotedHistory) -> float:
-        """By how much a history would not fit the window."""
+        """Return the tokens by which a history exceeds the window."""
         return self._fixed + self._scale * noted.tokens - self._options.max_tokens
 
     def _add_note(self, stays: list[bool]) -> _NotedHistory:
-        """Return the history with a note for what does not stay, or as it is if that is no longer."""
+        """Return the history with a note for the groups that do not stay, or unchanged if that is not shorter."""
         as_it_is = _NotedHistory(self.groups, self.tokens)
         kept, notes, place = take_notes(self.groups, stays, self._shape)
         gone = [
@@ -311,7 +312,7 @@ class HistoryShortener:
         return _NotedHistory(groups, tokens, count, findings) if tokens < self.tokens else as_it_is
 
     def _note_budget(self, kept: list[MessageGroup]) -> float:
-        """Return the tokens that a note may have: half of what is free below the limit, but some of the window's."""
+        """Return the tokens for a note: half of the free ones below the limit, at least a quarter of the window's."""
         taken = sum(self._estimate_group(group) for group in kept)
         below, within = (
             (most - self._fixed) / self._scale - taken for most in (self._options.token_limit, self._options.max_tokens)
@@ -321,7 +322,7 @@ class HistoryShortener:
     def _fit_note(
         self, middle: list[MessageGroup], old: ContextNote, count: int, room: float, findings: list[Finding]
     ) -> str:
-        """Return the longest note that fits the room, or else the shortest."""
+        """Return the longest note that fits the budget, or else the shortest."""
         facts = old.facts if self._facts is None else fact_lines(self._facts)
         lines = [NoteLine(line, find_ids(line), first=line.startswith(PRIORITY_PREFIXES)) for line in old.lines]
         lines += _middle_lines(middle, labelled=self._has_labels)
@@ -339,7 +340,7 @@ class HistoryShortener:
     def _summary_line(
         self, middle: list[MessageGroup], old: ContextNote, room: float, findings: list[Finding]
     ) -> NoteLine | None:
-        """Return what the host's summariser says; None if there is none, or it cannot be used."""
+        """Return the line of the host's summariser; None without one, or if it fails."""
         if self._options.summarise is None:
             return None
         earlier = [self._maker.user_message(write_note(old))] if old.left_out else []
@@ -358,7 +359,7 @@ class HistoryShortener:
 
 
 def _middle_lines(middle: list[MessageGroup], *, labelled: bool) -> list[NoteLine]:
-    """Return what a note may say of these groups: of the oldest of very many only what user and host said."""
+    """Return the lines for these groups; of the oldest of very many only the words of user and host."""
     parts: list[list[NoteLine]] = []
     found = 0
     for group in reversed(middle):
@@ -369,5 +370,5 @@ def _middle_lines(middle: list[MessageGroup], *, labelled: bool) -> list[NoteLin
 
 
 def _is_preview(text: str) -> bool:
-    head = text[:300].partition("\n")[0]  # ours; behind it the tool speaks
+    head = text[:300].partition("\n")[0]  # our part; after it comes the tool's text
     return text.startswith(SUPERSEDED) or (head.startswith("<tool_output") and ' preview="true"' in head)

@@ -1,8 +1,9 @@
-"""How many tokens a long row of texts is worth, looked at in passing.
+"""Estimates the tokens of a long series of texts by sampling the series as a whole.
 
-In come texts, one after the other, as a run's outputs come; out goes what all of them are worth. What a run has seen
-is asked for in all, so the row is sampled as a whole: the beginning is looked at in full, then ever less of what comes,
-always enough for the sum to be as true as the estimate of a single text. A text without a window costs an addition.
+In: texts, one after the other, such as a run's outputs.
+Out: their tokens in all. The beginning is read in full, then an ever smaller share, enough for the sum to be as good
+as the estimate of a single text; a text without a sample costs one addition. Decision 0026 has the reasons.
+Never: keep whole texts.
 """
 
 from __future__ import annotations
@@ -11,37 +12,37 @@ from collections.abc import Callable
 from typing import Final
 
 _WINDOW: Final = 50
-"""Characters looked at in one place."""
+"""Characters of one sample."""
 _WINDOWS_PER_PACE: Final = 64
-"""Windows until the next ones lie twice as far apart."""
+"""Samples until their distance doubles."""
 _MAX_STEP: Final = 12_800
-"""Characters from one window to the next, in the middle, at the widest pace."""
+"""Maximum distance of samples in characters, on average."""
 _GOLDEN_RATIO: Final = (5**0.5 - 1) / 2
 
 
 class TokenSampler:
-    """A row of texts, sampled as it passes.
+    """A sampled series of texts.
 
-    Safe to share between threads: two that meet may look at one place twice, or at none.
+    Thread-safe: concurrent calls may at most sample a place twice or not at all.
 
     Args:
-        weigh: estimates the tokens of a text by looking at all of it.
+        weigh: estimates the tokens of a text from all of its characters.
     """
 
     __slots__ = ("_covered", "_density", "_looks", "_next", "_pace", "_pieces", "_texts", "_tokens", "_weigh")
 
     def __init__(self, weigh: Callable[[str], float]) -> None:
-        """Begin with nothing seen."""
+        """Start empty."""
         self._weigh = weigh
-        self._texts = self._covered = 0  # how many came, and their characters, since the last were weighed
-        self._next = 0  # where the next window begins, counted from the beginning of the next text
+        self._texts = self._covered = 0  # number and characters of the texts since the last estimate
+        self._next = 0  # start of the next sample, from the beginning of the next text
         self._pace, self._looks = _WINDOW, 0
         self._pieces: list[str] = []
-        self._density = 0.0  # tokens per character, of the latest pieces
+        self._density = 0.0  # tokens per character of the latest samples
         self._tokens = 0.0
 
     def add_text(self, text: str) -> None:
-        """Take one more text."""
+        """Add a text."""
         size = len(text)
         self._texts += 1
         self._covered += size
@@ -51,15 +52,15 @@ class TokenSampler:
         self._next = at - size
 
     def take_totals(self) -> tuple[int, int]:
-        """Return how many texts came since the last time, and the tokens they are worth."""
+        """Return the number and the tokens of the texts since the last call."""
         self._weigh_samples()
         texts, tokens = self._texts, round(self._tokens)
         self._texts, self._tokens = 0, 0.0
         return texts, tokens
 
     def _sample_text(self, text: str, size: int, at: int) -> int:
-        """Cut the windows that lie in a text. Returns where the next one would begin."""
-        pace = max(self._pace, size // _WINDOWS_PER_PACE)  # no text takes many more than the windows of one pace
+        """Take the samples of a text. Returns the start of the next one."""
+        pace = max(self._pace, size // _WINDOWS_PER_PACE)  # limits the samples of one text to about those of one pace
         if pace == _WINDOW:
             self._pieces.append(text)
             self._looks += 1 + size // _WINDOW
@@ -67,8 +68,8 @@ class TokenSampler:
         while at < size:
             self._pieces.append(text[at : at + _WINDOW] if at + _WINDOW <= size else text[-_WINDOW:])
             self._looks += 1
-            # Never an even step: a tool writes texts of one length and one shape, and each has to be looked at in
-            # another place. By the golden section the steps are spread evenly.
+            # Never an even step: a tool's texts have one length and one shape, and each must be sampled at another
+            # place. The golden ratio spreads the steps evenly.
             at += int(pace * (0.5 + self._looks * _GOLDEN_RATIO % 1))
         if self._looks >= _WINDOWS_PER_PACE:
             self._weigh_samples()
@@ -76,7 +77,7 @@ class TokenSampler:
         return at
 
     def _weigh_samples(self) -> None:
-        """Weigh what was looked at, for all that came."""
+        """Estimate all texts from the samples."""
         pieces, covered = self._pieces, self._covered
         self._pieces, self._covered = [], 0
         if sample := "".join(pieces):

@@ -1,13 +1,13 @@
-"""How many tokens a text is worth: an estimate by kind of text, made exact by what the provider reports.
+"""Estimates the tokens of texts and messages, and corrects the estimate by the provider's counts.
 
-In comes text or a message in any common shape; out goes a number. No vocabulary is read and nothing is
-fetched: a tokenizer counts 55 microseconds per kilobyte, this estimate takes a few for any length.
+In: a text, or a message in any common shape.
+Out: a number of tokens. A tokenizer takes 55 microseconds per kilobyte, this estimate a few for any length.
+Never: load a vocabulary; fetch anything.
 
 Four characters per token is right for English prose and wrong by half for identifiers, numbers and base64,
-which fill agents' histories. So characters are weighed by class (a letter of prose costs little, a
+which fill agents' histories. So characters are weighted by class (a letter of prose costs little, a
 rare letter, a capital, a digit or a mark more), and every change between digits and other characters
-costs extra. The weights were fitted to 40 kinds of text under o200k; the error lies between -10 and
-+35 % on those.
+costs extra. The weights were fitted to 40 kinds of text under o200k; the error on those is -10 to +35 %.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.messages import CALL_KINDS, RESULT_KINDS
 
 MESSAGE_TOKENS = 4
-"""What a message costs beside its content: role and separators."""
+"""Tokens of a message besides its content: role and separators."""
 CALL_TOKENS = 8
-"""What a tool call costs beside its name and arguments."""
+"""Tokens of a tool call besides its name and arguments."""
 IMAGE_TOKENS = 1_000
-"""What an image, sound or file block is taken for; providers charge 85 to 1,600."""
+"""Assumed tokens of an image, sound or file block; providers charge 85 to 1,600."""
 
 _BINARY = frozenset({
     *("image", "image_url", "input_image", "computer_screenshot", "image_generation_call"),
@@ -37,16 +37,16 @@ _BINARY = frozenset({
     *("file", "input_file", "container_upload"),
 })  # fmt: skip
 _SEALED_FIELDS = frozenset({"encrypted_content", "redacted_thinking"})
-_PER_SEALED_TOKEN = 4  # characters of base64: three bytes of a text that nobody but the provider reads
-_MAX_LEVELS = 6  # levels at which images are looked for in a block of another kind
+_PER_SEALED_TOKEN = 4  # characters of base64 per token: three bytes of a text that only the provider reads
+_MAX_LEVELS = 6  # levels searched for images in a block of another kind
 
-_WINDOWS, _WINDOW = 8, 50  # a long text is looked at through this many windows of this many characters
-_MOST_WHOLE_TEXT = _WINDOWS * _WINDOW  # a text up to this many characters is looked at in full
+_WINDOWS, _WINDOW = 8, 50  # number of samples of a long text, and their characters
+_MOST_WHOLE_TEXT = _WINDOWS * _WINDOW  # maximum characters of a text that is read in full
 _MOST_PER_BYTE = 0.95
 
 _UNITS = 60  # per token
 _CHANGE = 45  # units of every change between digits and others
-# First and last byte, and its weight in units; a later row wins. Only a digit's is odd.
+# First byte, last byte and weight in units; a later row wins. Only digits have an odd weight.
 _CLASSES: tuple[tuple[int, int, int], ...] = (
     (0x00, 0x7F, 32),  # marks and line ends
     (ord(" "), ord(" "), 4),
@@ -70,40 +70,40 @@ def _build_weights() -> bytes:
 
 
 _WEIGHTS = _build_weights()
-_CHECKSUM_BYTES = 400  # bytes whose units are added at a time: the checksum that adds them holds no more
+_CHECKSUM_BYTES = 400  # bytes per checksum: it cannot add more units without overflow
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate how many tokens a text is worth.
+    """Estimate the tokens of a text.
 
     Args:
         text: any text.
 
     Returns:
-        the estimate, at least 1 for text that is not empty. Built to be rather too high than too low:
-        within 15 % below the true count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
+        the estimate, at least 1 for text that is not empty. It tends to be too high: at most 15 % below the true
+        count for prose, code, JSON, HTML, Chinese, digits, UUIDs and base64.
     """
     size = len(text)
     if size <= _MOST_WHOLE_TEXT:
         return int(_weigh_text(text)) + 1 if size else 0
     step = (size - _WINDOW) // (_WINDOWS - 1)
-    # To a sixteenth: then a few hundred ways of cutting serve texts of every length.
+    # Rounded to a sixteenth, so that a few hundred cached cutters serve texts of every length.
     sample = "".join(_window_cutter(step - step % ((step >> 4) or 1))(text))
     return int(_weigh_text(sample) * size / _MOST_WHOLE_TEXT) + 1
 
 
 @lru_cache(maxsize=1_024)
 def _window_cutter(step: int) -> Callable[[str], tuple[str, ...]]:
-    """Return what cuts the windows out of a text, one every `step` characters."""
+    """Return the function that cuts the samples out of a text, one every `step` characters."""
     starts = range(0, _WINDOWS * step, step)
     return cast("Callable[[str], tuple[str, ...]]", itemgetter(*[slice(start, start + _WINDOW) for start in starts]))
 
 
 def _weigh_text(text: str) -> float:
-    """Return what a text is worth, by all of its characters.
+    """Return the tokens of a text, from all of its characters.
 
-    A byte's weight, and a change after it, are added for all bytes at once, as two long integers: neither
-    grows beyond its byte.
+    The weight of each byte, and the cost of a change after it, are added for all bytes at once as two long
+    integers: no sum exceeds its byte.
     """
     data = text.encode("utf-8", "replace")
     weights = int.from_bytes(data.translate(_WEIGHTS), "little")
@@ -118,17 +118,17 @@ def _weigh_text(text: str) -> float:
 
 @lru_cache(maxsize=64)
 def _build_bit_mask(size: int) -> int:
-    """Return the lowest bit of each of so many bytes."""
+    """Return a mask of the lowest bit of each byte."""
     return int.from_bytes(b"\1" * size, "little")
 
 
 def _low_bit_mask(size: int) -> int:
-    """The lowest bit of each byte, of at least so many: a mask that is longer than its number does no harm."""
+    """Return the lowest bit of each of at least so many bytes; a longer mask does no harm."""
     return _build_bit_mask(1 << size.bit_length())
 
 
 def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tokens) -> int:
-    """Estimate how many tokens a message is worth.
+    """Estimate the tokens of a message.
 
     Args:
         message: text, or a message as a dict or object in the shape of OpenAI (chat and responses),
@@ -165,7 +165,7 @@ def estimate_message(message: Any, estimate: Callable[[str], int] = estimate_tok
 
 
 def _estimate_item(item: Any, kind: str, estimate: Callable[[str], int]) -> int:
-    """Estimate an item that is no message."""
+    """Estimate an item other than a message."""
     if kind in CALL_KINDS:
         return _estimate_call(item, estimate)
     return (
@@ -212,14 +212,14 @@ def _estimate_text_block(block: Any, estimate: Callable[[str], int]) -> int:
 
 
 def _estimate_other(thing: Any, estimate: Callable[[str], int]) -> int:
-    """Estimate an item or a block of any kind by all of its text; what no text stands for costs a flat price."""
+    """Estimate an item or a block of any kind by all of its text; binary parts cost a flat number of tokens."""
     apart: list[int] = []
     rest = _without_binary(thing, apart, _MAX_LEVELS)
     return sum(apart) + (0 if rest is None else estimate(_as_text(rest)))
 
 
 def _without_binary(thing: Any, apart: list[int], levels: int) -> Any:
-    """Return a value without its binary and its sealed parts; their tokens are added to `apart`."""
+    """Return a value without its binary and encrypted parts; their tokens are added to `apart`."""
     if parts := as_sequence(thing) if levels else ():
         return [_without_binary(part, apart, levels - 1) for part in parts]
     kind = read_field(thing, "type")
@@ -254,23 +254,23 @@ def _estimate_call(call: Any, estimate: Callable[[str], int]) -> int:
 
 
 def _as_text(value: Any) -> str:
-    """Return a value about as it is written into a request."""
+    """Return a value approximately as written in a request."""
     if isinstance(value, str):
         return value
     try:
         try:
             return msgspec.json.encode(value, enc_hook=str).decode()
-        except (TypeError, ValueError):  # half a character, keys that have no text
+        except (TypeError, ValueError):  # a lone surrogate, keys without a text
             return repr(value)
-    except RecursionError:  # no request can hold it
+    except RecursionError:  # too deep for any request
         return ""
 
 
 class TokenCounter:
-    """Counts a conversation as it grows, at a constant cost per message.
+    """Counts a growing conversation, at a constant cost per message.
 
-    What the provider reports replaces the estimate of all messages added until then; messages added later
-    are estimated and scaled by how far the estimates were off so far.
+    The provider's count replaces the estimate of all messages so far; later messages are estimated and scaled by
+    the observed error of the estimate.
 
     Args:
         estimate: counts the tokens of a text; a real tokenizer may stand in.
@@ -291,32 +291,32 @@ class TokenCounter:
 
     def __init__(self, estimate: Callable[[str], int] = estimate_tokens) -> None:
         self._estimate = estimate
-        self._exact = 0  # what the provider reported last
-        self._raw = 0  # estimates added since then
+        self._exact = 0  # the provider's latest count
+        self._raw = 0  # estimated tokens since then
         self._scale = 1.0
-        self._base = False  # whether anything was reported yet
-        self._rewritten = False  # whether what was reported last is an estimate of a shortened conversation
+        self._base = False  # whether the provider has reported a count
+        self._rewritten = False  # whether the latest count is an estimate of a shortened conversation
         self._seen_used = self._seen_raw = 0  # growth reported, and estimated, since the first report
         self._noted = TokenSampler(_weigh_text)
         self.note: Callable[[str], object] = self._noted.add_text if estimate is estimate_tokens else self.add
-        """Count one more text of many, of which only the sum matters: most of them are not looked at."""
+        """Add one of many texts of which only the sum matters; most of them are not read."""
 
     @property
     def total(self) -> int:
-        """Tokens of the conversation: what was reported, and the scaled estimate of what came after."""
+        """Tokens of the conversation: the reported count, plus the scaled estimate of later messages."""
         self._take_samples()
         return self._exact + round(self._raw * self._scale)
 
     @property
     def scale(self) -> float:
-        """Tokens per estimated token, from what was reported so far; 1 before the first report."""
+        """Tokens per estimated token, from the counts so far; 1 before the first."""
         return self._scale
 
     def replace_total(self, total: int) -> None:
-        """Go on from a conversation that was shortened.
+        """Continue with a shortened conversation.
 
         Args:
-            total: what it is worth now, estimated; the next report replaces it.
+            total: its estimated tokens; the next count replaces it.
         """
         self._take_samples()
         self._exact, self._raw, self._rewritten = total, 0, True
@@ -326,20 +326,20 @@ class TokenCounter:
         self._raw += MESSAGE_TOKENS * texts + tokens
 
     def add(self, message: Any) -> int:
-        """Count one more message.
+        """Add a message.
 
         Args:
             message: text, or a message in any shape `estimate_message` reads.
 
         Returns:
-            what it adds, in tokens.
+            its tokens.
         """
         raw = estimate_message(message, self._estimate)
         self._raw += raw
         return round(raw * self._scale)
 
     def report(self, used: int) -> None:
-        """Take over what the provider counted.
+        """Record the provider's count.
 
         Call it when a reply arrives and before the reply is added: `used` is the input of that request.
 
@@ -356,7 +356,7 @@ class TokenCounter:
             self._base = True
             ratio = used / self._raw if self._raw and not self._rewritten else self._scale
         elif self._rewritten:
-            ratio = self._scale  # the growth since then also holds the error of that estimate
+            ratio = self._scale  # the growth also includes the error of that estimate
         else:
             if grown > 0 and self._raw:
                 self._seen_used += grown
@@ -366,5 +366,5 @@ class TokenCounter:
         self._exact, self._raw, self._rewritten = used, 0, False
 
 
-_MIN_GROWTH = 200  # tokens of growth below which a ratio says nothing
+_MIN_GROWTH = 200  # minimum growth in tokens for a meaningful ratio
 _LEAST_SCALE, _MOST_SCALE = 0.5, 2.0

@@ -1,1 +1,1 @@
-"""From a tool's answer to a checked result and the text that the model reads."""
+"""Output: a tool's result -> a checked value, and the text that the model reads."""

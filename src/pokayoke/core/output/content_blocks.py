@@ -1,8 +1,8 @@
-"""Results made of content blocks: MCP's tool result, and lists of text, image and audio blocks.
+"""Reads results made of content blocks: MCP's tool result, and lists of text, image and audio blocks.
 
-What enters is the result of an MCP client, a FastMCP tool or a framework, as dict or object; what
-leaves is its text, its structured value, its declared failure, and every block that is not text,
-unread. Source: MCP specification 2025-06-18, "Tool Result".
+In: the result of an MCP client, a FastMCP tool or a framework, as a dict or an object.
+Out: its text, its structured value, its declared failure, and every other block unread.
+Never: take data that only resembles a block for one. Source: MCP specification 2025-06-18, "Tool Result".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from pokayoke.core.json.values import is_array, is_object, properties_of
 
 _RESULT_KEYS = frozenset(("content", "structuredContent", "structured_content", "isError", "is_error", "_meta", "meta"))
-# What a block of each type carries; a dict that has the type but none of these is data.
+# Fields of each type of block; a dict that has the type but none of these fields is data.
 _PAYLOADS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "source", "url", "base64"),
@@ -28,11 +28,11 @@ _PAYLOADS: dict[str, tuple[str, ...]] = {
     "resource": ("resource",),
     "resource_link": ("uri",),
 }
-# What LangChain's blocks refer to. Data may well have such a field and type, but not these fields alone.
+# References in LangChain's blocks. Data may have such a field and type, but not these fields alone.
 _REFERENCES = ("url", "file_id")
 _REFERENCE_FIELDS = frozenset({"type", "id", "index", "mime_type", "extras", *_REFERENCES})
 _REFERENCE_TYPES = frozenset({"image", "audio", "video", "file"})
-# What Anthropic's document is made of, unless it is text.
+# Sources of Anthropic's documents other than text.
 _DOCUMENT_SOURCES = frozenset({"base64", "url", "file"})
 
 _Get = Callable[[str], Any]
@@ -43,9 +43,9 @@ class ContentBlocks(msgspec.Struct, frozen=True):
 
     Args:
         texts: the text blocks, in order.
-        content: every other block, as it came.
-        structured: the structured value, or None if there is none (it is always an object).
-        failed: True if the tool says that it failed.
+        content: every other block, unchanged.
+        structured: the structured value (always an object), or None.
+        failed: True if the tool reports a failure.
     """
 
     texts: tuple[str, ...]
@@ -55,19 +55,18 @@ class ContentBlocks(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All text blocks, one after the other."""
+        """The text blocks, joined."""
         return "\n".join(self.texts)
 
 
 def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> ContentBlocks | None:
-    """Return the parts of a block-shaped result, or None if the result is something else.
+    """Return the parts of a block-shaped result, or None if it has another shape.
 
-    A result is recognised by `content` being a list of typed blocks and by having no field that
-    MCP does not know. Bare blocks (one, or a list of nothing else) count only where no schema
-    describes the output: with one, `[{"type": "image", ...}]` may well be data.
+    In such a result `content` is a list of typed blocks, and every field is known to MCP. Bare blocks (one, or a
+    list of only blocks) count only without a schema of the output: with one, `[{"type": "image", ...}]` may be data.
 
     Args:
-        raw: what the tool returned.
+        raw: the tool's result.
         schema: the output schema, or None if there is none.
     """
     if is_object(raw):
@@ -85,14 +84,14 @@ def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> ContentB
 
 
 def _field_getter(holder: Any) -> _Get:
-    """Read fields of a dict or attributes of an object alike; what is absent is None."""
+    """Read fields of a dict or attributes of an object; None for absent ones."""
     if is_object(holder):
         return holder.get
     return lambda name: getattr(holder, name, None)
 
 
 def _read_result(get: _Get, content: Any) -> ContentBlocks:
-    """Read MCP's result in either spelling."""
+    """Read MCP's result in either spelling of its fields."""
     structured = get("structuredContent")
     return msgspec.structs.replace(
         _split_blocks(content),
@@ -102,7 +101,7 @@ def _read_result(get: _Get, content: Any) -> ContentBlocks:
 
 
 def _is_set(flag: Any) -> bool:
-    """True unless a flag is absent or says no, also in words: what says anything else says that there is an error."""
+    """Return whether an error flag is set; absent or any spelling of "no" is not, every other value is."""
     return (flag.strip().lower() if isinstance(flag, str) else flag) not in (None, False, "", "false")
 
 
@@ -119,7 +118,7 @@ def _split_blocks(blocks: Iterable[Any]) -> ContentBlocks:
 
 
 def _are_blocks(value: Any, *, empty: bool = False) -> bool:
-    """True if this is a list of blocks and nothing else."""
+    """Return whether this is a list of only blocks."""
     return is_array(value) and (bool(value) or empty) and all(map(_is_block, value))
 
 
@@ -138,7 +137,7 @@ def _is_block(block: Any) -> bool:
 
 
 def _block_text(block: Any) -> str | None:
-    """The text of a text block or of an embedded text resource; None for all that is not text."""
+    """Return the text of a text block or of an embedded text resource, else None."""
     get = _field_getter(block)
     holder = get("resource") if get("type") == "resource" else block
     text = _field_getter(holder)("text") if get("type") in ("resource", "text") else None

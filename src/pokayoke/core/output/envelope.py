@@ -1,8 +1,9 @@
-"""A success that carries an error: what the contract declares first, then what cannot mean anything else.
+"""Finds a failure inside a successful output: a declared envelope first, then unambiguous error fields.
 
-What enters is a parsed answer; what leaves is the tool's own word that it failed, the part of the
-answer that the schema describes, or a finding. A declared failure is the tool's failure; an
-undeclared one inside a success is an output that must not be used.
+In: a parsed output.
+Out: the tool's own failure text, the part that the schema describes, or a finding. A declared failure is the tool's
+failure; an undeclared one inside a success is an output that must not be used.
+Never: take a field that the schema describes as data for an error.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ _SUCCESS_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
 _ERROR_FIELDS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
 _FAILURE_FLAGS = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")
 _STATUS_FIELDS = frozenset((*_SUCCESS_FLAGS, *_ERROR_FIELDS, *_FAILURE_FLAGS))
-# With these a schema says more about the fields there may be than `properties` does.
+# With these a schema describes more fields than `properties` lists.
 _OPEN_KEYWORDS = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
 _MESSAGE_POINTERS = ("/error", "/errors", "/message", "/detail", "/reason")
-# Words with which tools fill an error slot when there is no error.
+# Values of an error field that mean no error.
 _EMPTY_WORDS = {"", "none", "null", "no", "no error", "no errors", "ok", "success", "n/a", "false", "0", "-"}
 _SUCCESS_CODES = ("ok", "success")
 
 
 class EnvelopeContent(msgspec.Struct, frozen=True):
-    """What was inside an envelope.
+    """The content of an envelope.
 
     Args:
         value: the value that the output schema describes.
         failure: the tool's own words if it declared a failure, else None.
-        finding: what is wrong with the wrapping, or None.
+        finding: the problem of the envelope, or None.
     """
 
     value: Any
@@ -53,7 +54,7 @@ class EnvelopeContent(msgspec.Struct, frozen=True):
 
 
 def open_envelope(value: Any, envelope: Envelope) -> EnvelopeContent:
-    """Read an answer as its contract says it is wrapped."""
+    """Read an output by the envelope in its contract."""
     error = _first_at(value, envelope.error)
     if _is_filled(error):
         return EnvelopeContent(None, failure=failure_text(error))
@@ -79,18 +80,16 @@ def open_envelope(value: Any, envelope: Envelope) -> EnvelopeContent:
 def undeclared_error(
     value: Any, schema: dict[str, Any] | bool = True, envelope: Envelope | None = None
 ) -> Finding | None:
-    """Look for a failure that nobody declared, in the top-level fields of an answer.
+    """Return the finding for an undeclared failure in the top-level fields of an output, or None.
 
-    Only these count: `ok` or `success` that is false, `error` or `errors` with something in it, and an
-    `is_error` that the schema does not name and that is true. A field that the envelope names is not
-    looked at; nor is an error field that the schema requires to be a number, an array or an object: then
-    it is a measurement or a list that is always there (a fit's `error`, a linter's `errors`), not a slot
-    for a failure. In whatever words a failure is told: an answer without any field that its schema names
-    is none.
+    Only these count: a false `ok` or `success`, a non-empty `error` or `errors`, and a true `is_error` that the
+    schema does not name. Fields that the envelope names are skipped, and so is an error field that the schema
+    requires to be a number, an array or an object: it is a measurement or a list that is always present (a fit's
+    `error`, a linter's `errors`). An output with none of the fields that its schema names is a finding too.
     """
     if not is_object(value):
         return None
-    # Asked first, because most schemas require something, and every answer comes by here.
+    # Checked first: most schemas require a field, and every output passes here.
     if isinstance(schema, dict) and not schema.get("required") and (envelope is None or envelope.data is None):
         found = _find_unlike_schema(value, schema)
         if found is not None:
@@ -101,7 +100,7 @@ def undeclared_error(
 def _find_stated_failure(
     value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None
 ) -> Finding | None:
-    """Return the failure that a flag or an error field tells of."""
+    """Return the failure that a flag or an error field reports."""
     known = () if envelope is None else (envelope.ok, envelope.error)
     for name in _SUCCESS_FLAGS:
         if is_flag(value.get(name), "false") and f"/{name}" not in known:
@@ -118,7 +117,7 @@ def _find_stated_failure(
 
 
 def _find_unlike_schema(value: dict[str, Any], schema: dict[str, Any]) -> Finding | None:
-    """Return what is wrong with an object of which the schema names no field: it allows that, but nobody meant it."""
+    """Return the finding for an object without any field of its schema: allowed, but never intended."""
     fields = properties_of(schema)
     if not fields or not value or not fields.keys().isdisjoint(value) or not _OPEN_KEYWORDS.isdisjoint(schema):
         return None
@@ -137,7 +136,7 @@ def _list_names(names: Iterable[str]) -> str:
 
 
 def failure_text(value: Any, *, limit: int = 2_000) -> str:
-    """Return a tool's own words about its failure: its text, or a compact dump of what it sent."""
+    """Return a tool's own failure text: its text, or a compact dump of its value."""
     if is_object(value):
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
         if isinstance(inner, str) and inner:
@@ -166,9 +165,9 @@ def _find_message(value: Any) -> str:
 
 
 def _is_filled(value: Any) -> bool:
-    """True if an error slot holds something: not null, false, zero, a word for nothing, or empty to its depth.
+    """Return whether an error field holds an error: not null, false, zero, a word for nothing, or empty at every level.
 
-    An object whose code is the word for success and that has no message (TikTok) only says that there was none.
+    An object without a message whose code means success (TikTok) reports no error.
     """
     if isinstance(value, str):
         return value.strip().lower() not in _EMPTY_WORDS
@@ -184,7 +183,7 @@ def _has_content(value: Any) -> bool:
 
 
 def _is_data(schema: dict[str, Any] | bool, name: str) -> bool:
-    """True if the schema requires this field as a number, array or object that can never be null."""
+    """Return whether the schema requires this field as a number, array or object that is never null."""
     if not is_object(schema) or name not in schema.get("required", ()):
         return False
     declared = properties_of(schema).get(name)

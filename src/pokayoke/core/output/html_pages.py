@@ -1,7 +1,9 @@
-"""HTML where data was expected: a whole page as the body, or as a whole string anywhere in the data.
+"""Finds HTML pages in place of data: as the whole body, or as a whole string inside the data.
 
-A page with status 200 looks like a success; inside a JSON wrapper it passes every parser and most
-schemas. Fields that are meant to hold a page say so in the schema.
+In: a text or a JSON value, and the output schema.
+Out: True, or the pointer of the page. A page with status 200 looks like a success; inside JSON it passes every
+parser and most schemas.
+Never: report a page where the schema declares HTML.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pokayoke.core.text.neutralise import INVISIBLE
 
 # No IGNORECASE: a literal first byte lets the engine skip with memchr (2 us instead of 60 per 10 KB).
 _PAGE_HINT = re.compile(rb"<(?:![dD][oO][cC]|[hH][tT][mM][lL]|[hH][eE][aA][dD]|[bB][oO][dD][yY])")
-# What may stand before the first tag: blanks, what nobody sees, and (see below) comments and a declaration of XML.
+# Allowed before the first tag: white space, invisible characters, and (see below) comments and an XML declaration.
 _BLANK = re.compile(rf"[\s{INVISIBLE}]*+")
 _DECLARATION = re.compile(r"<\?xml[^>]*+(?<=\?)>", re.IGNORECASE)
 _TAG = re.compile(r"<(?:!doctype\s+html|(?:html|head|body)(?=[\s>/]|$))", re.IGNORECASE)
@@ -26,12 +28,12 @@ _TAG = re.compile(r"<(?:!doctype\s+html|(?:html|head|body)(?=[\s>/]|$))", re.IGN
 def is_page(text: str) -> bool:
     """Return whether a text is an HTML page from its first tag on (it may be cut at the end).
 
-    However much stands before that tag, it is walked over once: no place is looked at in two ways.
+    The time is linear: everything before that tag is read once.
     """
     at = _skip_blanks(text, 0)
     while text.startswith("<", at):
         if text.startswith("<!--", at):
-            # HTML ends a comment at once if it begins with its own end: `<!-->`.
+            # In HTML a comment that begins with its own end is complete: `<!-->`.
             closed = text.find("-->", at + 2)
             if closed < 0:
                 return False
@@ -51,11 +53,11 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def may_hold_page(data: bytes) -> bool:
-    """Return False if no string of this JSON text can be a page; costs one pass at memory speed."""
+    """Return whether a string in this JSON text may be a page; one pass at memory speed."""
     return _TAG_START in data and _PAGE_HINT.search(data) is not None
 
 
-_TAG_START = ord("<")  # as a number: for `bytes in bytes` this Python raises and drops an exception before it looks
+_TAG_START = ord("<")  # an integer: for `bytes in bytes` CPython first raises and drops an exception
 
 
 def find_page(value: Any, schema: Schema) -> str | None:
@@ -81,7 +83,7 @@ def find_page(value: Any, schema: Schema) -> str | None:
 
 
 def _is_page_allowed(schema: Schema, path: Path) -> bool:
-    """Return whether the schema says that a page belongs at this place."""
+    """Return whether the schema declares a page at this place."""
     for place, step in enumerate(path):
         if "html" in step.lower() and step in facts_at(schema, path[:place]).properties:
             return True

@@ -1,8 +1,8 @@
-"""What has to hold for every output beyond its schema: declared values and user callables.
+"""Evaluates the contract's invariants: rules of an output that a schema cannot state.
 
-What enters is a valid JSON value and the effective arguments; what leaves is findings. A callable
-may raise, exit, return anything or try to change what it was given: none of it escapes
-(`KeyboardInterrupt` excepted: that one belongs to the person at the keyboard).
+In: a valid JSON value and the effective arguments.
+Out: findings.
+Never: let a user's callable raise, exit or change its input with an effect outside (only `KeyboardInterrupt` passes).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def check_invariants(rules: Iterable[Rule], output: Any, arguments: dict[str, Any]) -> tuple[Finding, ...]:
-    """Evaluate every rule and return what does not hold.
+    """Evaluate every rule and return findings for those that do not hold.
 
     Args:
-        rules: the contract's invariants. In the pointers of declared ones, `*` stands for every
+        rules: the contract's invariants. In the pointers of declared ones, `*` matches every
             item of an array: `/items/*/price`.
         output: the output as a JSON value that fits its schema.
-        arguments: the arguments the tool was run with.
+        arguments: the arguments of the call.
     """
     return tuple(finding for rule in rules for finding in _apply_rule(rule, output, arguments))
 
@@ -73,7 +73,7 @@ def _rule_finding(at: str, message: str, rule: str) -> Finding:
 def _check_range(rule: Range, output: Any) -> Iterator[Finding]:
     for at, value in resolve_pointer(output, rule.at):
         if value is None:
-            continue  # whether null may stand here is the schema's question
+            continue  # the schema decides whether null is allowed here
         if not _is_number(value):
             yield _rule_finding(at, f"got {kind_with_article(value)}, expected a number", f"range {rule.at}")
         elif (rule.min is not None and value < rule.min) or (rule.max is not None and value > rule.max):
@@ -93,7 +93,7 @@ def _check_format(rule: Format, output: Any) -> Iterator[Finding]:
 def _check_equal(rule: Equal, output: Any, arguments: dict[str, Any]) -> Iterator[Finding]:
     wanted = [value for _, value in resolve_pointer(arguments, rule.argument)]
     if not wanted:
-        return  # an optional argument was not given: nothing to compare with
+        return  # an optional argument is absent: no comparison
     for at, value in resolve_pointer(output, rule.output):
         if not any(equal_json(value, one) for one in wanted):
             yield _rule_finding(
@@ -116,7 +116,7 @@ def _check_comparison(rule: Compare, output: Any) -> Iterator[Finding]:
 
 
 def _compare_values(left: Any, op: str, right: Any) -> bool | None:
-    """Compare two values; None if they have no order. Dates and times compare as such, not as text."""
+    """Compare two values, dates and times by their value; None if they have no order."""
     if op in ("==", "!="):
         return equal_json(left, right) is (op == "==")
     if _is_number(left) and _is_number(right):
@@ -125,16 +125,15 @@ def _compare_values(left: Any, op: str, right: Any) -> bool | None:
         for read in (date.fromisoformat, datetime.fromisoformat, time.fromisoformat):
             try:
                 return _COMPARISONS[op](read(left), read(right))
-            except (ValueError, TypeError):  # TypeError: one has a time zone, the other has none
+            except (ValueError, TypeError):  # TypeError: only one of them has a time zone
                 continue
     return None
 
 
 def resolve_pointer(value: Any, pointer: str) -> list[tuple[str, Any]]:
-    """Return every (pointer, value) that a pointer reaches; `*` is every item of an array.
+    """Return every (pointer, value) that a pointer reaches; `*` matches every item of an array.
 
-    An index is never `*` in RFC 6901, so the wildcard takes no valid pointer away. What is absent
-    is left out.
+    `*` is no index in RFC 6901, so the wildcard excludes no valid pointer. Absent places are left out.
     """
     found = [("", value)]
     for step in parse_pointer(pointer):
@@ -176,16 +175,16 @@ def _call_rule(rule: Callable[[Any, dict[str, Any]], Any], output: Any, argument
 
 
 def _read_complaints(result: Any) -> list[str]:
-    """What a callable's result complains about; empty if the rule holds.
+    """Return the complaints in a callable's result; empty if the rule holds.
 
-    None and True hold; False (and anything else that is false) does not; a sentence or a list of
-    sentences says what is wrong. A coroutine holds nothing: nobody would ever await it.
+    None and True hold; False (and any other false value) does not; a sentence or a list of sentences are
+    complaints. A coroutine is a complaint: nothing would await it.
     """
     if result is None or result is True:
         return []
     if inspect.isawaitable(result) or inspect.isgenerator(result):
         close: Callable[[], None] = getattr(result, "close", lambda: None)
-        close()  # it never ran: no warning about it, the finding says it
+        close()  # no warning that it never ran: the finding says so
         raise TypeError("an invariant has to be a plain function, not a coroutine or generator function")
     if isinstance(result, str):
         return [clip_at_word(result, 300) or "does not hold"]

@@ -1,8 +1,9 @@
-"""What the model reads: a tool's answer as data between delimiters it cannot close, and our own sentences.
+"""Builds the text that the model reads: a tool's output between delimiters, and the guard's own sentences.
 
-What enters is a checked value or findings; what leaves is text that is safe to append to a history.
-The wrapping keeps what a tool said apart from instructions. It is a label, not the
-protection: that is the latch and provenance, which do not rely on the model reading labels.
+In: a checked value, or findings.
+Out: text that is safe to append to a history. The delimiters separate data from instructions; they are a label. The
+protection is the latch and provenance, which do not rely on the model reading labels.
+Never: let an output close its delimiters; show a message for operators.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pokayoke.core.text.clip import clip
 from pokayoke.core.text.neutralise import neutralise
 
 MAX_REFUSAL = 599
-"""Longest text a model reads after a refusal, in characters."""
+"""Maximum length of a refusal, in characters."""
 
 _SAFE_ATTRIBUTE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}", re.ASCII)
 _MAX_ATTRIBUTE = 128
@@ -38,8 +39,8 @@ def result_text(
 ) -> str:
     """Return a value as the model reads it: `<tool_output tool=… call=… trust=…>` … `</tool_output>`.
 
-    A string is shown as it is, anything else as compact JSON. Whatever could close the delimiter,
-    hide, or pass for a turn of the conversation is written as a visible escape.
+    A string is shown unchanged, any other value as compact JSON. Text that could close the delimiter, hide, or
+    pass for a turn of the conversation is written as visible escapes.
 
     Args:
         value: a JSON value or text.
@@ -64,13 +65,13 @@ def result_text(
 
 @lru_cache(512)
 def _frame_parts(tool: str, trust: str) -> tuple[str, str]:
-    """What stands before and behind the call's id in the first line; the same for every call of a tool."""
+    """Return the parts of the first line before and after the call's id, the same for every call of a tool."""
     return f"<tool_output tool={_quote_attribute(tool)} call=", f" trust={_quote_attribute(trust)}>\n"
 
 
 @lru_cache(512)
 def _quote_attribute(text: str) -> str:
-    """Quote an attribute value so that it ends where we say it ends."""
+    """Quote an attribute value so that it cannot end early."""
     if _SAFE_ATTRIBUTE.fullmatch(text):
         return f'"{text}"'
     text = neutralise(text.encode(errors="replace").decode()[:_MAX_ATTRIBUTE])
@@ -80,13 +81,13 @@ def _quote_attribute(text: str) -> str:
 
 
 def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
-    """Return the one short text (under 600 characters) a model reads when there is no usable result.
+    """Return the short text (under 600 characters) that a model reads when there is no usable result.
 
-    It is made of the findings' hints, each once, as many as fit, and says how many there are beside.
-    A finding without a hint says what kind of problem it is; operators' messages never get here.
+    It joins the findings' hints, each once, as many as fit, and counts the rest. A finding without a hint is named
+    by its kind; messages for operators are never shown.
 
     Args:
-        findings: what was observed, worst first.
+        findings: the findings, worst first.
         tool: the tool's name (or the name the model wrote).
     """
     found = [*findings]
@@ -110,7 +111,7 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
 
 
 def _neutralise_all(texts: list[str]) -> list[str]:
-    """Neutralise some texts. One look at all of them, each at the start of a paragraph, is nearly always enough."""
+    """Neutralise several texts. One test of all of them, each at the start of a paragraph, is nearly always enough."""
     together = _PARAGRAPH_START + _PARAGRAPH_START.join(texts)
     return texts if neutralise(together) == together else [neutralise(text) for text in texts]
 
@@ -125,7 +126,7 @@ def finding_kind_sentence(finding: Finding) -> str:
 
 
 def _fit_sentences(sentences: list[str], limit: int) -> str:
-    """Join whole sentences as far as they fit; the last one is kept, because it says what to do."""
+    """Join whole sentences as far as they fit; the last one stays, as it says what to do."""
     text = " ".join(sentences)
     if len(text) <= limit:
         return text

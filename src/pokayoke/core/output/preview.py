@@ -1,8 +1,8 @@
-"""A large value in brief: its shape with lengths and first items, and how to read on.
+"""Builds a preview of a large value: its shape with lengths and first items, and how to read the rest.
 
-What enters is a valid value that is too long for a conversation; what leaves is a short text that
-names every field it can, and pages of the whole. A preview never cuts inside a JSON value without
-saying so: the model must not take a part for the whole.
+In: a valid value that is too long for a conversation.
+Out: a short text that names as many fields as fit, and pages of the whole.
+Never: cut inside a JSON value without a mark: the model must not take a part for the whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import is_array, is_object, kind_with_article
 from pokayoke.core.text.neutralise import neutralise
 
-_SAMPLE_CHARS = 60  # characters shown of a string
+_SAMPLE_CHARS = 60  # maximum characters of a string
 _MAX_DEPTH = 6
 
 
@@ -24,9 +24,9 @@ class Page(msgspec.Struct, frozen=True):
 
     Args:
         text: the part.
-        offset: where it begins, in characters.
-        next_offset: where the next part begins; None if this is the last.
-        total: length of the whole in characters.
+        offset: its first character.
+        next_offset: first character of the next part; None if this is the last.
+        total: length of the whole text in characters.
     """
 
     text: str
@@ -38,12 +38,12 @@ class Page(msgspec.Struct, frozen=True):
 def take_page(canonical_text: str | bytes, offset: int, limit: int) -> Page:
     """Return `limit` characters of a text from `offset` on.
 
-    An offset outside the text gives an empty last page; nothing raises, because a model chooses it.
+    An offset outside the text gives an empty last page; never raises, as a model chooses the offset.
 
     Args:
-        canonical_text: the whole, as text or UTF-8.
+        canonical_text: the whole text, as text or UTF-8.
         offset: first character, from 0.
-        limit: most characters, at least 1.
+        limit: maximum number of characters, at least 1.
     """
     text = canonical_text if isinstance(canonical_text, str) else canonical_text.decode()
     start = min(max(offset, 0), len(text))
@@ -60,15 +60,15 @@ def build_preview(
     tool: str = "",
     trust: str = "",
 ) -> str:
-    """Return the shape of a value that was kept aside, and how to get at the rest.
+    """Return the shape of an offloaded value, and how to read the rest.
 
     Args:
         value: a JSON value or text.
         canonical: its compact JSON, if the caller has it.
-        handle: the name under which the whole is kept; None if nobody keeps it.
-        max_chars: longest preview in characters; at least the few lines that say how to go on.
+        handle: the name under which the whole is kept; None if it is not kept.
+        max_chars: maximum length in characters; the few lines about the rest always fit.
         tool: the tool's name, for the label.
-        trust: what the label says of the value, if anything; as in `present`.
+        trust: the label's trust, if any; as in `result_text`.
     """
     size = len(value) if isinstance(value, str) else len(dump_compact(value) if canonical is None else canonical)
     label = f' tool="{neutralise(tool)[:64]}"' if tool and '"' not in tool else ""
@@ -101,7 +101,7 @@ def _clip_at_line(text: str, room: int) -> str:
 
 
 def _outline_value(value: Any, room: int) -> list[str]:
-    """Lines that describe a value from the top down, breadth before depth, until the room is used."""
+    """Return lines that describe a value from the top down, breadth first, within the budget."""
     for depth in range(_MAX_DEPTH, 0, -1):
         lines = _describe_value(value, "", depth, room)
         if sum(map(len, lines)) + len(lines) <= room:
@@ -113,7 +113,7 @@ def _describe_value(value: Any, indent: str, depth: int, room: int) -> list[str]
     if is_object(value):
         lines = [f"object, {len(value)} keys"]
         for key, child in value.items():
-            # In quotes, so that no key ends its line, and none stands before a colon like a role.
+            # In quotes, so that no key ends its line or precedes a colon like a role.
             name = neutralise(dump_compact(key[:_SAMPLE_CHARS]).decode(), json=True)
             first, *rest = (
                 _describe_value(child, indent + "  ", depth - 1, room) if depth > 1 else [_summarise_value(child)]
@@ -133,7 +133,7 @@ def _describe_value(value: Any, indent: str, depth: int, room: int) -> list[str]
 
 
 def _summarise_value(value: Any) -> str:
-    """A value in a few words: kind, length, and the value itself where it is short."""
+    """Return a value in a few words: kind, length, and a short value itself."""
     if is_object(value):
         return f"object, {len(value)} keys"
     if is_array(value):

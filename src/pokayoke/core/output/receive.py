@@ -1,8 +1,8 @@
-"""From what a tool returned to a value: the transport rooms, or serialisation; nothing is judged yet.
+"""Turns a tool's result into a value: transport checks, or serialisation of a Python object.
 
-What enters is anything; what leaves is a `ReceivedOutput` value with its JSON text, the tool's own failure,
-or one finding. A text from a tool whose schema promises something else than a string is JSON text
-and is parsed strictly. A tool's answer is never repaired.
+In: anything a tool returns. A text from a tool whose schema describes anything but a string is JSON, parsed strictly.
+Out: `ReceivedOutput`: a value with its JSON text, the tool's own failure, or one finding.
+Never: repair an output; judge it against the schema (`validate.py` does).
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ CODES: dict[str, str] = {
 }
 
 MAX_DEPTH = 200
-"""The deepest nesting that is safe to validate; so few brackets that nothing has to be measured prove it at once."""
-_NO_CONTENT = (204, 205)  # RFC 9110: these carry no body and no type, so the value is null and the schema decides
+"""Maximum nesting that is safe to validate; a text with fewer brackets needs no measurement."""
+_NO_CONTENT = (204, 205)  # RFC 9110: these have no body and no type; the value is null, and the schema decides
 
 
 class ReceivedOutput(msgspec.Struct, frozen=True, gc=False):
-    """What arrived.
+    """A tool's result as received.
 
     Attributes:
         value: the value: JSON, or text.
         data: its compact JSON.
         chars: its length in characters, as the tool sent it.
         content: blocks that are not text, unread.
-        wire: True if it came through the transport rooms.
-        finding: why there is no value, or None.
+        wire: True if it passed the transport checks.
+        finding: the reason why there is no value, or None.
         failure: the tool's own words if it failed, or None.
         origin: the Python object, if a Decimal in it has two faithful forms.
     """
@@ -73,12 +73,12 @@ class ReceivedOutput(msgspec.Struct, frozen=True, gc=False):
 
 
 def receive_output(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> ReceivedOutput:
-    """Turn what a tool returned into a value.
+    """Turn a tool's result into a value.
 
     Args:
-        raw: what the tool returned.
-        contract: what it promised.
-        policy: caps and content type where the contract does not say.
+        raw: the tool's result.
+        contract: the tool's contract.
+        policy: caps and content type where the contract sets none.
     """
     limit = contract.max_chars or policy.max_chars
     if type(raw) is str:
@@ -93,7 +93,7 @@ def receive_output(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) ->
 
 
 def _receive_other(raw: Any, contract: Contract, limit: int, policy: ToolOutputPolicy) -> ReceivedOutput:
-    """Everything but a text: a response, blocks, bytes, or a Python object."""
+    """Receive anything but a text: a response, blocks, bytes, or a Python object."""
     schema = None if contract.output is None else contract.output.raw
     wire = as_wire_response(raw, schema)
     if wire is not None:
@@ -115,7 +115,7 @@ def _receive_other(raw: Any, contract: Contract, limit: int, policy: ToolOutputP
 
 
 def output_finding(code: str, message: str, *, at: str = "", reason: str | None = None) -> Finding:
-    """Return a finding about the tool's answer, with the reason a trace gives."""
+    """Return a finding about the tool's output, with the reason for the trace."""
     where = f"output at {at}" if at else "output"
     data = {"reason": reason or (f"{code}:{at}" if at else code)}
     return Finding(code=code, at=at, blame="tool", message=f"{where}: {message}", data=data)
@@ -126,7 +126,7 @@ def _from_finding(finding: Finding) -> ReceivedOutput:
 
 
 def _receive_text(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
-    """A text without transport: JSON where the schema wants data, else the value itself."""
+    """Receive a text without transport: JSON where the schema describes data, else the value itself."""
     if len(text) > limit:
         return _from_finding(too_large_finding(limit, "characters"))
     if contract.extract is not None:
@@ -145,9 +145,9 @@ def _take_verbatim(text: str, content: tuple[Any, ...] = ()) -> ReceivedOutput:
 
 
 def _parse_json(body: str | bytes, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
-    """JSON text, read strictly; what does not parse is named, never mended.
+    """Parse JSON text strictly; a text that does not parse is a finding, never repaired.
 
-    One byte order mark before it is no part of it: a parser may ignore it (RFC 8259, section 8.1).
+    One byte order mark before it is ignored, as RFC 8259, section 8.1 allows.
     """
     chars = len(body)
     body = body.removeprefix("\ufeff") if isinstance(body, str) else body.removeprefix(b"\xef\xbb\xbf")
@@ -175,7 +175,7 @@ def _parse_finding(body: str | bytes, error: StrictError) -> Finding:
 
 
 def _extract_value(text: str, contract: Contract, limit: int, content: tuple[Any, ...] = ()) -> ReceivedOutput:
-    """Free text, read by the contract's own function; what it returns is held to the schema."""
+    """Read free text with the contract's own function; its result must fit the schema."""
     assert contract.extract is not None, "only called for a contract with extract"
     if is_page(text):
         return _from_finding(output_finding("html_instead_of_data", "an HTML page instead of text"))
@@ -201,7 +201,7 @@ def _serialise_object(raw: Any, limit: int, content: tuple[Any, ...] = ()) -> Re
 
 
 def _receive_bytes(body: bytes, contract: Contract, limit: int) -> ReceivedOutput:
-    """Bytes that a Python tool returned: JSON where data is promised, else UTF-8 text; any others, nobody promised."""
+    """Receive bytes of a Python tool: JSON where the schema describes data, else UTF-8 text, else a finding."""
     data = contract.extract is None and not contract.takes_text
     finding = (check_size if data else check_byte_size)(body, limit)
     if finding is not None:
@@ -248,7 +248,7 @@ def _receive_response(
         return ReceivedOutput()
     if data and isinstance(body, bytes) and check_byte_size(body, limit) is None:
         body = decode_json_body(body, wire.content_type)
-    # What is decoded first is measured as text, and what is no text has no characters.
+    # A body that is decoded first is measured as text; one that is not text has no characters.
     too_long = check_size(body, limit) if data or isinstance(body, str) else check_byte_size(body, limit)
     finding = too_long or _check_media_type(wire, contract, policy)
     if finding is not None:
@@ -262,10 +262,10 @@ def _receive_response(
 
 
 def _check_media_type(wire: WireResponse, contract: Contract, policy: ToolOutputPolicy) -> Finding | None:
-    """Hold a response to the contract's media type; to the policy's where data is promised.
+    """Check a response's media type against the contract, or against the policy where the contract describes data.
 
-    Where nothing is promised, only a page is refused (if the policy wants something else): the
-    maintenance page with status 200 is never what a tool meant.
+    Without an output contract only a page is refused (if the policy expects another type): a maintenance page with
+    status 200 is never a result.
     """
     if contract.content_type is not None:
         return check_content_type(wire.content_type, contract.content_type)

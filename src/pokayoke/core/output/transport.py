@@ -1,8 +1,8 @@
-"""A result as it came over a wire: recognised, measured, and checked to be what it says it is.
+"""Recognises, measures and checks a result that came over a network.
 
-What enters is a `Raw`, a dict with `body` and `content_type`, or a response of httpx or requests
-(recognised by shape, never imported); what leaves is text to be parsed, or a finding. The
-cap comes before anything looks at the body, then the status, then the content type.
+In: a `Raw`, a dict with `body` and `content_type`, or a response of httpx or requests (recognised by shape).
+Out: text to be parsed, or a finding. The order is size cap, status, content type.
+Never: import httpx or requests; read a body over its cap.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ CODES: dict[str, str] = {
 }
 
 BYTES_PER_CHAR = 4
-"""A UTF-8 character has at most four bytes, so the byte cap never cuts below the character cap."""
+"""A UTF-8 character has at most four bytes, so the byte cap is never stricter than the character cap."""
 
 _TRANSPORT_KEYS = frozenset(
     ("body", "content_type", "status", "status_code", "headers", "url", "reason", "ok", "elapsed", "encoding")
 )
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
-_PROBLEM_JSON = "application/problem+json"  # RFC 9457: the details of an error, whatever the status says
+_PROBLEM_JSON = "application/problem+json"  # RFC 9457: details of an error, at any status
 _TEXT_SUFFIXES = ("+json", "+xml")
 
 
 class WireResponse(msgspec.Struct, frozen=True):
-    """A response, reduced to what counts.
+    """The relevant parts of a response.
 
     Args:
-        body: its body, text or bytes; None if the tool handed over a response it never read.
+        body: its body, text or bytes; None if the tool returned a response it never read.
         content_type: the media type as sent, or None.
-        status: the HTTP status; a text if it is no number; None if nothing is said of it.
+        status: the HTTP status; a text if it is not a number; None if absent.
         retry_after: seconds the server asks to wait, or None.
     """
 
@@ -55,8 +55,8 @@ class WireResponse(msgspec.Struct, frozen=True):
 def as_wire_response(raw: Any, schema: dict[str, Any] | bool | None = None) -> WireResponse | None:
     """Return the response in a tool's result, or None if the result is no response.
 
-    A dict counts only if it holds nothing but transport fields and the output schema does not
-    itself describe a `content_type`: an e-mail has a body and a content type too.
+    A dict counts only if all its fields are transport fields and the output schema describes no `content_type`: an
+    e-mail has a body and a content type, too.
     """
     if isinstance(raw, Raw):
         return _build_response(raw.body, raw.content_type, (raw.status,), None) or WireResponse(
@@ -82,16 +82,16 @@ def as_wire_response(raw: Any, schema: dict[str, Any] | bool | None = None) -> W
 
 
 def _is_failure_flag(ok: Any) -> bool:
-    """True for the flag of a response that failed; it never counts anything, so that zero is false, too."""
+    """Return whether a flag marks a failed response; it is never a count, so zero is false, too."""
     return ok == 0 if isinstance(ok, (int, float)) else is_flag(ok, "false")
 
 
 _FAILED_STATUS = 500
-"""The status of a response that says that it failed, and not how."""
+"""Return the status of a response that reports a failure without details."""
 
 
 def _build_response(body: Any, content_type: Any, told: Iterable[Any], headers: Any) -> WireResponse | None:
-    """Return a response, or None if its body is none."""
+    """Return a response, or None if its body is not text, bytes or None."""
     if isinstance(body, (bytearray, memoryview)):
         body = bytes(cast("bytearray", body))
     if not isinstance(body, (str, bytes)):
@@ -109,7 +109,7 @@ def _build_response(body: Any, content_type: Any, told: Iterable[Any], headers: 
 
 
 def _pick_status(told: Iterable[Any]) -> int | str | None:
-    """Return the first status that is no success, else the first there is; what cannot be read is no success."""
+    """Return the first status that is not a success, else the first; an unreadable status is not a success."""
     read = [_read_status(one) for one in told if one not in (None, "")]
     return next((one for one in read if not _is_success(one)), read[0] if read else None)
 
@@ -130,11 +130,11 @@ def _is_success(status: int | str) -> bool:
 
 _STATUS_NUMBER = r"\s*(?:HTTP/[0-9.]{1,5}\s+)?([0-9]{3})(?![0-9])"
 _SUCCESS_WORDS = ("ok", "success")
-_LONGEST_STATUS = 40  # characters of a status in words
+_LONGEST_STATUS = 40  # maximum characters of a status in words
 
 
 def check_size(body: str | bytes, max_chars: int) -> Finding | None:
-    """Return the finding for a body over its cap, or None. Looks at lengths before content."""
+    """Return the finding for a body over its cap, or None. Checks lengths before content."""
     if isinstance(body, str):
         return too_large_finding(max_chars, "characters") if len(body) > max_chars else None
     if finding := check_byte_size(body, max_chars):
@@ -146,7 +146,7 @@ def check_size(body: str | bytes, max_chars: int) -> Finding | None:
 
 
 def check_byte_size(body: bytes, max_chars: int) -> Finding | None:
-    """Return the finding for bytes over their cap, or None: what is no text has no characters to be counted."""
+    """Return the finding for bytes over their cap, or None: bytes that are not text have no characters."""
     most = max_chars * BYTES_PER_CHAR
     return too_large_finding(most) if len(body) > most else None
 
@@ -155,10 +155,10 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 def check_status(wire: WireResponse, max_chars: int) -> tuple[Finding, str] | None:
-    """Return the finding and the failure text for a status that is no success, or None.
+    """Return the finding and the failure text for a status that is not a success, or None.
 
-    A response that itself says it failed is the tool's failure, not a broken promise. The body is
-    quoted if it is a short text and no page.
+    A response that reports a failure is the tool's failure, not a broken contract. The body is quoted if it is a
+    short text and no page.
     """
     status = wire.status
     if status is None or _is_success(status):
@@ -176,7 +176,7 @@ def check_status(wire: WireResponse, max_chars: int) -> tuple[Finding, str] | No
     return finding, said
 
 
-_MAX_QUOTE = 1_000  # characters of an error body that are worth reading
+_MAX_QUOTE = 1_000  # quoted characters of an error body
 
 
 def media_type(content_type: str) -> str:
@@ -187,7 +187,7 @@ def media_type(content_type: str) -> str:
 def check_content_type(content_type: str | None, wanted: str) -> Finding | None:
     """Return the finding for a content type the contract does not accept, or None.
 
-    `application/json` accepts the `+json` types (RFC 6839) but the one that describes an error; `type/*` and
+    `application/json` accepts the `+json` types (RFC 6839) except the one that describes an error; `type/*` and
     `*/*` are ranges.
     """
     want = media_type(wanted)
@@ -221,7 +221,7 @@ def is_textual(content_type: str) -> bool:
 
 
 def as_text(body: str | bytes, content_type: str | None = None) -> str | Finding:
-    """Return a body as text, decoded as its content type says (UTF-8 if it does not), or the finding."""
+    """Return a body as text, decoded with the character set of its content type (default UTF-8), or the finding."""
     if isinstance(body, str):
         return body
     charset = _declared_charset(content_type)
@@ -234,10 +234,10 @@ def as_text(body: str | bytes, content_type: str | None = None) -> str | Finding
 
 
 def decode_json_body(body: bytes, content_type: str | None) -> str | bytes:
-    """Return the bytes of JSON as they are, or as text where only the declared character set can read them.
+    """Return the bytes of JSON unchanged, or as text where only the declared character set can read them.
 
-    JSON is UTF-8, whatever is declared (RFC 8259, sections 8.1 and 11), so a declaration counts for nothing but
-    what is no UTF-8, or holds the NUL that no JSON has and every UTF-16 of it. What nothing reads stays as it is.
+    JSON is UTF-8 (RFC 8259, sections 8.1 and 11), so a declared character set counts only for bytes that are not
+    UTF-8, or hold a NUL, as every UTF-16 of JSON does and no JSON. Unreadable bytes are returned unchanged.
     """
     if _declared_charset(content_type) in _UTF8_NAMES:
         return body
@@ -265,7 +265,7 @@ def _declared_charset(content_type: str | None) -> str:
     return charset
 
 
-# Python also knows encodings that are programs in disguise (unicode_escape, utf-7, punycode).
+# Python also has codecs that are not character sets (unicode_escape, utf-7, punycode).
 _CHARSETS = (
     r"utf[-_]?(8|16|32)([-_]?[lb]e)?|(us-)?ascii|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|windows-125\d|cp125\d|"
     r"koi8-[ru]|shift[-_]jis|euc[-_](jp|kr)|gb(2312|k|18030)|big5"

@@ -1,16 +1,18 @@
-"""What a tool returned, judged: a validated value, the tool's own failure, or findings.
+"""Validates a tool's output.
 
-What enters is anything a tool may return; what leaves is a `OutputResult`. The rooms, in this order: byte
-and character cap, status, content type, strict parse (all in `core/output/receive.py`), envelope, HTML where
-data was expected, schema, invariants. A Python value skips the transport rooms and is serialised
-instead. What must never happen here: an answer repaired, guessed, or replaced by its `str()`.
+In: anything a tool returns.
+Out: `OutputResult`: a validated value, the tool's own failure, or findings.
+Never: repair an output; guess its meaning; replace it by its `str()`.
 
-What each kind of contract is held to:
+The steps in order: byte and character cap, status, content type, strict parse (all in `core/output/receive.py`),
+envelope, HTML in place of data, schema, invariants. A Python value is serialised instead of the transport checks.
 
-- a schema: everything;
-- `"text"`: a string within the cap; a page passes unless `content_type` names something else;
-- nothing (`unchecked`): the cap, serialisation and a declared envelope; a page is a note, not a
-  finding, unless a response itself says that it is one;
+Checks by kind of contract:
+
+- a schema: all;
+- `"text"`: a string within the cap; a page passes unless `content_type` names another type;
+- none (`unchecked`): the cap, serialisation and a declared envelope; a page is a note, not a
+  finding, unless a response declares it as HTML;
 - `output_checks="size_only"`: the cap, strict parse, serialisation.
 """
 
@@ -38,24 +40,24 @@ CODES: dict[str, str] = {
 }
 
 
-# An object without these is neither a response nor a list of blocks.
+# A response or a block result has one of these fields.
 _RESPONSE_FIELDS = frozenset(("body", "content"))
 
 
 class OutputResult(msgspec.Struct, frozen=True, gc=False):
-    """What is known about a tool's answer.
+    """The judgement on a tool's output.
 
     Attributes:
-        value: the value to use: a JSON value, or text. It is also set beside findings if it could be
-            read at all, for monitoring; only `ok` says that it may be used.
-        findings: what is wrong; empty if the answer may be used.
+        value: a JSON value, or text. A readable value is also set next to findings, for monitoring; only `ok`
+            means that it may be used.
+        findings: the problems; empty if the output may be used.
         content: image, audio and other blocks, unread.
         canonical: compact JSON of the value, or None if there is no value.
-        unchecked: True if the contract promises nothing about the output.
+        unchecked: True if the contract says nothing about the output.
         chars: length of the value as the tool sent it, in characters.
-        failure: the tool's own words if it says that it failed; then nothing else was checked.
-        notes: what is remarkable but no reason to stop.
-        wire: True if the answer went through the transport rooms.
+        failure: the tool's own words if it reports a failure; then nothing else was checked.
+        notes: remarks that do not stop the output.
+        wire: True if the output passed the transport checks.
     """
 
     value: Any = None
@@ -75,19 +77,19 @@ class OutputResult(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], policy: ToolOutputPolicy) -> OutputResult:
-    """Judge what a tool returned.
+    """Validate a tool's output.
 
     Args:
-        raw: what the tool returned.
-        contract: what it promised.
-        arguments: the arguments it was run with, for invariants.
-        policy: caps and content type where the contract does not say.
+        raw: the tool's result.
+        contract: the tool's contract.
+        arguments: the arguments of the call, for invariants.
+        policy: caps and content type where the contract sets none.
     """
     return _check_output_fast(raw, contract, policy) or _check_output_fully(raw, contract, arguments, policy)
 
 
 def declared_failure(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> str | None:
-    """Return the tool's own words if it says that it failed; nothing else about the answer is judged."""
+    """Return the tool's own words if it reports a failure; nothing else is checked."""
     got = receive_output(raw, contract, policy=policy)
     if got.finding is None and contract.envelope is not None and type(got.value) is not str:
         return got.failure or open_envelope(got.value, contract.envelope).failure
@@ -95,9 +97,9 @@ def declared_failure(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) 
 
 
 def _check_output_fast(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> OutputResult | None:
-    """Judge the usual answer in one look: strict JSON text, or an object, that fits its schema; nothing else to ask.
+    """Validate the usual output at once: strict JSON text, or an object, that fits its schema.
 
-    Says what `_check_output_fully` says, or None where there is anything to say.
+    Returns the result of `_check_output_fully`, or None if the slow path must decide.
     """
     schema = contract.output
     if schema is None or not contract.schema_only:
@@ -122,7 +124,7 @@ def _check_output_fast(raw: Any, contract: Contract, policy: ToolOutputPolicy) -
 def _check_output_fully(
     raw: Any, contract: Contract, arguments: dict[str, Any], policy: ToolOutputPolicy
 ) -> OutputResult:
-    """The way of an answer through the rooms."""
+    """Run all steps on an output."""
     got = receive_output(raw, contract, policy=policy)
     if got.failure is not None or got.finding is not None:
         broken = () if got.finding is None else (got.finding,)
@@ -152,7 +154,7 @@ def _check_output_fully(
 def _check_data(
     got: ReceivedOutput, value: Any, data: bytes, contract: Contract, output: Schema
 ) -> tuple[tuple[Finding, ...], Any, bytes]:
-    """Hold data to its contract: envelope heuristics, pages, schema."""
+    """Check data against its contract: undeclared failures, pages, schema."""
     found = undeclared_error(got.value, output.raw, contract.envelope)
     if found is None and value is not got.value:
         found = undeclared_error(value, output.raw)
@@ -178,9 +180,9 @@ def _is_valid(value: Any, output: Schema) -> bool:
 
 
 def _with_numbers(got: ReceivedOutput, contract: Contract, output: Schema) -> SerialisedValue | None:
-    """The same object with its Decimals as numbers, if that loses no digit and fits the schema.
+    """Return the object with its Decimals as numbers, if that loses no digit and fits the schema.
 
-    A Decimal has two faithful JSON forms; the schema says which one is meant.
+    A Decimal has two exact JSON forms; the schema decides between them.
     """
     if got.origin is None or contract.envelope is not None:
         return None
@@ -189,12 +191,12 @@ def _with_numbers(got: ReceivedOutput, contract: Contract, output: Schema) -> Se
 
 
 def _schema_findings(value: Any, output: Schema) -> tuple[Finding, ...]:
-    """The schema's findings, the tool to blame; their hints are for arguments, so they are left out."""
+    """Return the schema's findings with blame on the tool; without hints, which are for arguments."""
     found = tuple(
         msgspec.structs.replace(one, blame="tool", hint="", data={**one.data, "reason": _finding_reason(one)})
         for one in check_value(value, output, root="output")
     )
-    # What the validator refuses is refused, even if nothing can say why.
+    # The validator's refusal holds even if no explanation is found.
     return found or (output_finding("schema_mismatch", "the value does not fit the schema"),)
 
 
@@ -212,11 +214,11 @@ def _invariant_findings(contract: Contract, value: Any, data: bytes, arguments: 
 
 
 def _check_text_page(value: Any, contract: Contract) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """A page as text: what a fetch tool is for, unless the contract names another media type.
+    """Check a page as text: a fetch tool returns pages, unless the contract names another media type.
 
     Returns:
-        The findings and the notes. A tool that promises nothing gets a note: the page is visible, but
-        nothing was broken.
+        The findings and the notes. A tool without an output contract gets a note: the page is visible, but no
+        contract is broken.
     """
     if type(value) is not str or not is_page(value):
         return (), ()

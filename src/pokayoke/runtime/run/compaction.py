@@ -101,7 +101,7 @@ def collect_facts(run: RunPort) -> Facts:
     Args:
         run: the run. What it did before it was opened here is looked up in the ledger.
     """
-    from pokayoke.core.context.quotes import parse_arguments  # noqa: PLC0415 - 10 ms of import, for who has histories
+    from pokayoke.core.context.quotes import parse_arguments  # noqa: PLC0415 - 10 ms of import, only for histories
 
     def quote_arguments(arguments: Any) -> str:
         return "" if arguments is None else parse_arguments(arguments)[1][:_MOST_ABOUT]
