@@ -1,10 +1,9 @@
-"""LOOK BACK: recorded calls, the contracts learnt from them, and what contracts would have said to them.
+"""LOOK BACK: recorded calls, the contracts learnt from them, and how contracts would judge them.
 
-    readers/     a file of any known kind -> recordings, line by line
-    learn.py     recordings -> evidence -> contracts a person would edit
-    score.py     recordings and contracts -> the four rates, output validity, coverage
-    report.py    a score -> one self-contained HTML page
-    recorder.py  live calls -> a sample with pseudonyms, for replay
+    readers/   a file of any known format -> recordings, line by line
+    learn/     recordings -> evidence -> contracts that a person edits
+    score/     recordings and contracts -> rates, output validity, coverage; as JSON or one HTML page
+    sample/    live calls -> a sample with pseudonyms, for replay
 
-Everything in a recording is untrusted: it is data here, and text nowhere else.
+Everything in a recording is untrusted data, and is never interpreted as anything else.
 """

@@ -1,6 +1,8 @@
-"""One recorded call: what was asked, what came back, and, if somebody knows it, what would have been right.
+"""One recorded call: its arguments, its answer and, if known, the right arguments.
 
-Recordings are made by `readers/`; nothing here decides anything.
+In: the values that `readers/` find.
+Out: frozen structs.
+Never: a decision.
 """
 
 from __future__ import annotations
@@ -21,18 +23,18 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     Attributes:
         tool: the tool name as the model wrote it.
-        arguments: the argument text as it came, or the object a client had parsed.
-        output: what the tool answered, text or JSON value; UNSET if that was not recorded.
+        arguments: the argument text as recorded, or the object a client had parsed.
+        output: the tool's answer, text or JSON value; UNSET if it was not recorded.
         is_error: True or False if the recording says whether the tool failed; None if it does not say.
-        run: what belongs together (a run, a conversation, a task); "" if the recording does not say.
+        run: name of the run, conversation or task the call belongs to; "" if the recording does not say.
         truth: the arguments that would have been right; None if no such call should have been made;
-            UNSET if nobody knows.
-        line: number of the line it stands on, from 1.
-        stop_reason: why the provider said the message ended, if that was recorded.
-        contract: `name@version` the recording says was in force, or None.
-        used: the arguments the tool received, where the recording tells them apart from those that came.
+            UNSET if they are unknown.
+        line: number of its line, from 1.
+        stop_reason: the provider's reason for the end of the message, if it was recorded.
+        contract: `name@version` that was in force according to the recording, or None.
+        used: the arguments the tool received, where the recording distinguishes them from those the model sent.
         ran: False if the recording says that the call was refused and the tool did not run.
-        fault: what was wrong with an answer that is not recorded because it broke its contract.
+        fault: the problem of an answer that is not recorded because it broke its contract.
     """
 
     tool: str
@@ -54,7 +56,7 @@ class UnreadRecord(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         line: its number, from 1.
-        why: what is wrong with it, in a few words of ours.
+        why: what is wrong with it, in a few words that repeat no recorded text.
     """
 
     line: int
@@ -68,8 +70,8 @@ class RecordingReader(Protocol):
     """Reads the records of one format. An instance reads one file, in order.
 
     Attributes:
-        joins: True if a call and its answer may stand on different lines, so that lines must be read
-            in order by one instance.
+        joins: True if a call and its answer may stand on different lines, so that one instance must read all
+            lines in order.
     """
 
     joins: bool = False
@@ -83,7 +85,7 @@ class RecordingReader(Protocol):
         ...
 
     def finish(self) -> Iterable[ReadResult]:
-        """Return what still waited for its answer when the file ended; nothing where every record is whole."""
+        """Return the calls without an answer at the end of the file; nothing if every record is complete."""
         return ()
 
 

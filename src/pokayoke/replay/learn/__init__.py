@@ -1,1 +1,1 @@
-"""Writes contracts from recorded calls."""
+"""Learns contracts from recorded calls."""

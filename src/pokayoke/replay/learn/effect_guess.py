@@ -1,7 +1,11 @@
-"""What a tool's name says about its effect: a guess, and marked as one.
+"""Guesses a tool's effect from its name.
 
-A wrong `read` is the costly mistake (it is repeated freely), so the name must begin with a word for
-looking and hold none for doing.
+A wrong `read` is the costly mistake (reads are repeated freely), so the name must begin with a word for looking
+and hold no word for doing.
+
+In: a name.
+Out: an effect, with the reason for the guess.
+Never: a guess that is not marked as one.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ _WRITES: Final = frozenset(
         toggle unlock unsubscribe update upload upsert write""",
     )
 )
-# Words that are names of things as well: they count where the name begins (`get_login_status` only looks).
+# Words that are also nouns: they count only where the name begins (`get_login_status` only looks).
 _WRITES_FIRST: Final = frozenset(
     re.findall(
         r"\w+",

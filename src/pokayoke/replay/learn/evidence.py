@@ -1,7 +1,11 @@
-"""What many values had in common, counted as they went by; memory is bounded whatever they are.
+"""Evidence: what the values of one place had in common, counted in bounded memory.
 
-A value seen in one run only is one piece of evidence, however often that run repeated it: so
-everything is counted in samples and in runs. Evidence of two halves can be put together (`merge`).
+A value seen in one run only is one piece of evidence, however often that run repeated it: so everything is
+counted in samples and in runs. Evidence of two halves can be merged.
+
+In: JSON values and the names of their runs.
+Out: counts, ranges, shapes and a bounded number of values.
+Never: memory that grows with the number of values.
 """
 
 from __future__ import annotations
@@ -33,13 +37,13 @@ _KINDS: Final[dict[type[Any], str]] = {
 
 
 class OccurrenceCount:
-    """How often something was seen, and in how many runs.
+    """How often something occurred, and in how many runs.
 
-    The first few runs are kept apart by name; from then on it is only known between what numbers theirs is.
+    The first few runs are known by name; beyond them only bounds of their number are known.
 
     Attributes:
         samples: how often.
-        most_runs: in how many runs at most; runs that take turns count more than once.
+        most_runs: in how many runs at most; runs that alternate count more than once.
     """
 
     __slots__ = ("_first", "_last", "most_runs", "samples")
@@ -52,7 +56,7 @@ class OccurrenceCount:
 
     @property
     def least_runs(self) -> int:
-        """In how many runs at least; up to 16 that is how many there were."""
+        """In how many runs at least; exact up to 16."""
         return len(self._first)
 
     def add(self, run: str) -> None:
@@ -65,7 +69,7 @@ class OccurrenceCount:
         self._last = run
 
     def merge(self, other: OccurrenceCount) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         self.samples += other.samples
         self.most_runs += other.most_runs - len(set(self._first) & set(other._first))
         self._first = tuple(dict.fromkeys((*self._first, *other._first)))[:_NAMED_RUNS]
@@ -73,13 +77,13 @@ class OccurrenceCount:
 
 
 class TextEvidence:
-    """What is known about the texts of one place.
+    """The evidence about the texts of one place.
 
     Attributes:
-        values: the first different texts, if they are short.
-        untold: hashes of different texts beyond them, at most as many.
-        formats: what all of them are in; None before the first.
-        shape: what they have in common; mixed: the same with letters and digits as one kind.
+        values: the first distinct texts, if they are short.
+        untold: hashes of distinct texts beyond them, up to a limit.
+        formats: the formats that all of them have; None before the first.
+        shape: the shape they have in common; mixed: the same with letters and digits as one kind.
     """
 
     __slots__ = ("formats", "mixed", "shape", "untold", "values")
@@ -92,7 +96,7 @@ class TextEvidence:
         self.mixed: tuple[ShapePiece, ...] | None = None
 
     def add(self, text: str, run: str) -> None:
-        """Take one text in."""
+        """Add one text."""
         known = self.values.get(text)
         if known is not None:
             known.add(run)
@@ -109,7 +113,7 @@ class TextEvidence:
             self._count_unkept(text)
 
     def merge(self, other: TextEvidence) -> None:
-        """Take in what another one saw."""
+        """Add the evidence of another instance."""
         if other.formats is None:
             return
         first = self.formats is None
@@ -124,18 +128,18 @@ class TextEvidence:
                 self._count_unkept(text)
 
     def _count_unkept(self, text: str) -> None:
-        """Count a text that is not kept, once however often it comes."""
+        """Count a text that is not kept, once however often it occurs."""
         if len(self.untold) < MOST_VALUES:
             self.untold.add(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     @property
     def distinct_count(self) -> int:
-        """How many different texts there were, at least."""
+        """How many distinct texts there were, at least."""
         return len(self.values) + len(self.untold)
 
 
 class Budget:
-    """How many places of one tool are still watched; what goes beyond is not looked into."""
+    """How many more places of one tool are watched; places beyond that are not examined."""
 
     __slots__ = ("left",)
 
@@ -149,17 +153,17 @@ class Budget:
 
 
 class Evidence:
-    """Everything known about the values of one place.
+    """The evidence about the values of one place.
 
     Attributes:
         all: how often there was a value here.
         kinds: per JSON type, how often.
         low: smallest number; high: the largest.
-        texts: about its strings.
-        items: about the items of its arrays.
-        fields: about the members of its objects, by name.
-        anything: about all members together, once there were too many names to keep apart.
-        unwatched: True if something below was not looked into (too deep, too much).
+        texts: of its strings.
+        items: of the items of its arrays.
+        fields: of the members of its objects, by name.
+        anything: of all members together, once there were too many names to count separately.
+        unwatched: True if something below was not examined (too deep, too much).
     """
 
     __slots__ = ("_budget", "all", "anything", "fields", "high", "items", "kinds", "low", "texts", "unwatched")
@@ -177,16 +181,16 @@ class Evidence:
         self.unwatched = False
 
     def add(self, value: Any, run: str, depth: int = 0) -> None:
-        """Take one value in.
+        """Add one value.
 
         Args:
             value: a JSON value.
-            run: what it belongs to.
-            depth: how deep it stands.
+            run: name of its run.
+            depth: its depth.
         """
         self.all.add(run)
         if value == HIDDEN:
-            return  # it was there, and the recording does not say what it was
+            return  # it was there, but the recording hides its value
         kind = _KINDS.get(kind_of(value), "null")
         self.kinds.setdefault(kind, OccurrenceCount()).add(run)
         if kind == "string":
@@ -229,7 +233,7 @@ class Evidence:
             self.fields = {}
 
     def combine_members(self) -> Evidence:
-        """Return the evidence of all members as if they had one name."""
+        """Return the evidence of all members, as if they had one name."""
         if self.anything is not None:
             return self.anything
         whole = Evidence(Budget())
@@ -238,7 +242,7 @@ class Evidence:
         return whole
 
     def merge(self, other: Evidence) -> None:
-        """Take in what another one saw."""
+        """Add the evidence of another instance."""
         self.all.merge(other.all)
         for kind, tally in other.kinds.items():
             self.kinds.setdefault(kind, OccurrenceCount()).merge(tally)
@@ -263,10 +267,10 @@ class Evidence:
             self.fields.setdefault(name, Evidence(self._budget)).merge(member)
 
     def object_count(self) -> int:
-        """How many objects there were."""
+        """Return how many objects there were."""
         found = self.kinds.get("object")
         return 0 if found is None else found.samples
 
     def __iter__(self) -> Iterator[tuple[str, Evidence]]:
-        """Its members by name."""
+        """Iterate over its members by name."""
         return iter(self.fields.items())

@@ -1,11 +1,12 @@
-"""From evidence to a schema, with what each statement rests on.
+"""Infers a schema from evidence, with a note on the evidence of each statement.
 
-Every statement is a bet that the next call keeps to it, so each needs its own evidence: a required field
-was always there; a closed object showed no name in one run only; an enum's values all came back. Where
-evidence is short, the schema says less. The thresholds stand here, in one place, and know no data file.
+Every statement predicts the next call, so each needs its own evidence: a required field was always there; a closed
+object showed no name in one run only; an enum's values all came back. Where evidence is short, the schema says
+less. The thresholds stand here, in one place, and depend on no data file.
 
-A contract is handed on, so what stands under a secret's name is learnt by its type alone, and no number is
-written down by which somebody could be known.
+In: evidence.
+Out: a JSON Schema with notes.
+Never: a value under a secret's name (only its type is learnt), or a number that could identify a person.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _redactor: Final = Redactor()
 
 
 class InferredSchema(msgspec.Struct):
-    """A schema, and a note for some of its places.
+    """A schema, with notes for some of its places.
 
     Attributes:
         schema: the JSON Schema.
-        notes: path of keys inside the schema to what the statement there rests on; () is the whole.
+        notes: path of keys inside the schema to the evidence of the statement there; () is the whole schema.
     """
 
     schema: dict[str, Any]
@@ -58,9 +59,9 @@ def infer_schema(evidence: Evidence, *, arguments: bool = False) -> InferredSche
 
     Args:
         evidence: of the values of one place.
-        arguments: True for a tool's arguments: an object that is closed, whose fields are required if
-            every call had them. Elsewhere both need more evidence: a contract that refuses a good
-            answer costs more than one that lets a new field pass.
+        arguments: True for a tool's arguments: an object that is closed, whose fields are required if every call
+            had them. Elsewhere both need more evidence: a contract that refuses a good answer costs more than one
+            that accepts a new field.
     """
     drawn = InferredSchema({}, {})
     _infer_place(evidence, drawn, (), drawn.schema, arguments=arguments)
@@ -68,10 +69,10 @@ def infer_schema(evidence: Evidence, *, arguments: bool = False) -> InferredSche
 
 
 def describe_count(tally: OccurrenceCount, what: str, whole: OccurrenceCount | None = None) -> str:
-    """Return a count in words, such as `517 of 520 calls in 16 to 61 runs`: in 61 if no two of them took turns."""
+    """Return a count in words, such as `517 of 520 calls in 16 to 61 runs`: 61 if no two of them alternated."""
     share = f"{tally.samples:,}" if whole is None else f"{tally.samples:,} of {whole.samples:,}"
     if tally.most_runs == tally.samples:
-        return f"{share} {what}"  # every one from a run of its own, or nobody knows of runs
+        return f"{share} {what}"  # each from a run of its own, or runs are unknown
     runs = (
         f"{tally.least_runs:,}"
         if tally.least_runs == tally.most_runs
@@ -108,7 +109,7 @@ def _infer_place(
 
 
 def _describe_range(low: float, high: float) -> str:
-    """From where to where, as far as that identifies nobody."""
+    """Return the range in words, as far as it identifies no person."""
     if max(abs(low), abs(high)) >= SMALL:
         return f"up to {len(str(int(max(abs(low), abs(high)))))} digits seen"
     low = low if round(low, DECIMALS) == low else math.floor(low)
@@ -117,7 +118,7 @@ def _describe_range(low: float, high: float) -> str:
 
 
 def _json_types(evidence: Evidence) -> list[str]:
-    """The JSON types of a place. Whole numbers are integers only if there were enough of them."""
+    """Return the JSON types of a place. Whole numbers are integers only if there were enough of them."""
     found = set(evidence.kinds)
     if "integer" in found and ("number" in found or evidence.kinds["integer"].samples < INTEGER_SAMPLES):
         found = found - {"integer"} | {"number"}
@@ -149,7 +150,7 @@ def _infer_string(
 
 
 def _is_enum(evidence: Evidence) -> bool:
-    """Few values, all words, each of them again and again and in several runs: nothing else is to be expected."""
+    """True for few values, all words, each of them often and in several runs: no other value is to be expected."""
     texts, seen = evidence.texts, evidence.kinds["string"]
     return (
         not texts.untold
@@ -184,7 +185,7 @@ def _infer_object(
     if always and (arguments or whole.samples >= REQUIRED_SAMPLES):
         node["required"] = always
     if evidence.unwatched or len(fields) < len(evidence.fields):
-        return  # what was not watched, or not listed, may be there again
+        return  # a member that was not examined or not listed may occur again
     if arguments:
         node["additionalProperties"] = False
     elif is_closed(evidence):
@@ -193,12 +194,12 @@ def _infer_object(
 
 
 def _is_data(name: str) -> bool:
-    """True if the name of a member is an address or a secret, whatever the others are."""
+    """True if a member's name is an address or a secret, whatever the other names are."""
     return "@" in name[1:] or _redactor.redact_text(name) != name
 
 
 def is_map(evidence: Evidence) -> bool:
-    """True if the names of an object's members are data: ids, or never the same ones with values of one kind."""
+    """True if the names of an object's members are data: ids, or never the same names with values of one kind."""
     if evidence.anything is not None:
         return True
     names = list(evidence.fields)
@@ -213,9 +214,9 @@ def is_map(evidence: Evidence) -> bool:
 
 
 def is_closed(evidence: Evidence) -> bool:
-    """True if a name not seen yet is not to be expected: many objects, and every name in several runs.
+    """True if no new name is to be expected: there were many objects, and every name occurred in several runs.
 
-    The share of names that turned up only once estimates how much is still unseen (Good and Turing).
+    The share of names that occurred only once estimates the unseen share (Good and Turing).
     """
     return (
         evidence.object_count() >= CLOSED_SAMPLES

@@ -1,7 +1,10 @@
-"""From recorded calls to contracts: evidence per tool, then what it supports.
+"""Learns contracts from recorded calls.
 
-What enters are recordings; what leaves are drafts of contracts with a note beside every statement. Calls
-whose tool said that it failed are counted and teach nothing: their arguments may be what was wrong.
+Calls whose tool reported a failure are counted and teach nothing: their arguments may have been wrong.
+
+In: recordings.
+Out: drafts of contracts, with a note for every statement.
+Never: memory that grows with the number of calls.
 """
 
 from __future__ import annotations
@@ -36,11 +39,11 @@ _NAME: Final = re.compile(r"[\w.:/@ -]{1,256}")
 
 
 class Draft(msgspec.Struct):
-    """A contract as it was learnt.
+    """A learnt contract.
 
     Attributes:
-        mapping: what `Contract.from_mapping` reads.
-        notes: path of keys in it to what stands behind the statement there.
+        mapping: the argument for `Contract.from_mapping`.
+        notes: path of keys in it to the evidence of the statement there.
     """
 
     mapping: dict[str, Any]
@@ -48,14 +51,14 @@ class Draft(msgspec.Struct):
 
 
 class SkippedTool(msgspec.Struct, frozen=True):
-    """A tool of which nothing could be learnt, and why."""
+    """A tool without a draft, and why."""
 
     tool: str
     why: str
 
 
 class ToolEvidence:
-    """What is known about one tool."""
+    """The evidence about one tool."""
 
     def __init__(self) -> None:
         self.calls = OccurrenceCount()
@@ -72,12 +75,12 @@ class ToolEvidence:
         self.cut = 0
         self.pages = 0
         self.longest = 0
-        self.values = 0  # answers that were no text
+        self.values = 0  # answers that were not texts
         self.slots: dict[str, int] = {}
-        self.filled: set[str] = set()  # slots with which good answers came, too
+        self.filled: set[str] = set()  # error slots that were filled in good answers too
 
     def add(self, call: Recording, run: str) -> None:
-        """Take one call in."""
+        """Add one call."""
         self.calls.add(run)
         if not call.ran:
             self.refused += 1
@@ -102,7 +105,7 @@ class ToolEvidence:
             self._add_output(call.output, run)
 
     def merge(self, other: ToolEvidence) -> None:
-        """Take in what another one saw."""
+        """Add the evidence of another instance."""
         for mine, theirs in (
             (self.calls, other.calls),
             (self.good, other.good),
@@ -142,7 +145,7 @@ class ToolEvidence:
             self._add_data(output, run)
 
     def _add_text(self, text: str, run: str) -> None:
-        """A text is data if it is JSON other than a string; each kind is watched by itself."""
+        """Add a text: as data if it is JSON other than a string; each kind has evidence of its own."""
         value: Any = text
         if text[:1] in "{[0123456789-tfn \n" and text.strip():
             try:
@@ -161,7 +164,7 @@ class ToolEvidence:
             self.filled.add(slot)
 
     def _count_damaged(self, text: str) -> None:
-        """Count a text that is no answer of its own: data that was cut or has another fault, or a page."""
+        """Count a text that is no complete answer: truncated or damaged data, or a page."""
         if text.lstrip()[:1] in ("{", "["):
             self.broken += 1
             self.cut += _is_cut(text)
@@ -173,7 +176,7 @@ class Learner:
     """Learns contracts from recordings. Memory depends on the number of tools, not of calls.
 
     Args:
-        version: what the contracts are called after the name: `name@version`.
+        version: version of the contracts, after the name: `name@version`.
     """
 
     def __init__(self, version: str = "1") -> None:
@@ -185,11 +188,11 @@ class Learner:
         self.first_unread: list[UnreadRecord] = []
 
     def add_recordings(self, reads: Iterable[ReadResult]) -> None:
-        """Take in what a reader returned."""
+        """Add what a reader returned."""
         for read in reads:
             if isinstance(read, UnreadRecord):
                 self.unread += 1
-                if len(self.first_unread) < 10:  # noqa: PLR2004 - enough to find the trouble
+                if len(self.first_unread) < 10:  # noqa: PLR2004 - enough to find the problem
                     self.first_unread.append(read)
                 continue
             self.calls += 1
@@ -202,7 +205,7 @@ class Learner:
             known.add(read, read.run or f"call {self.calls}")
 
     def build_drafts(self) -> tuple[list[Draft], list[SkippedTool]]:
-        """Return a draft per tool, by name, and the tools of which nothing can be said."""
+        """Return a draft per tool, by name, and the tools of which nothing was learnt."""
         drafts: list[Draft] = []
         skipped: list[SkippedTool] = []
         for name, watched in sorted(self._tools.items()):
@@ -220,7 +223,7 @@ class Learner:
 
 
 def build_draft(name: str, watched: ToolEvidence, version: str = "1") -> Draft:
-    """Return what is known about a tool as a contract."""
+    """Return the contract that a tool's evidence supports."""
     effect, why = guess_effect(name)
     arguments = infer_schema(watched.arguments, arguments=True)
     mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": DEADLINE}
@@ -266,7 +269,7 @@ def _put_schema(mapping: dict[str, Any], notes: dict[SchemaPath, str], key: str,
 
 
 def _put_output(watched: ToolEvidence, mapping: dict[str, Any], notes: dict[SchemaPath, str]) -> None:
-    """What the answers were: data, texts of one shape, texts, or nobody knows."""
+    """Add the output contract: data, texts of one shape, texts, or none."""
     total, texts, data = watched.outputs.samples, watched.text.all.samples, watched.data.all.samples
     if not total:
         notes[("input_schema",)] = "no answer was recorded, so nothing is promised about the output"
@@ -301,7 +304,7 @@ def _put_output(watched: ToolEvidence, mapping: dict[str, Any], notes: dict[Sche
 
 
 def _error_slot(output: Any) -> str | None:
-    """The name under which an answer tells of an error, if it does."""
+    """Return the field under which an answer reports an error, or None."""
     if isinstance(output, str) and output.lstrip().startswith("{"):
         try:
             output = parse(output)[0]
@@ -311,7 +314,7 @@ def _error_slot(output: Any) -> str | None:
 
 
 def _is_cut(text: str) -> bool:
-    """True if a text is JSON as far as it goes: nothing is wrong but its end."""
+    """True if a text is valid JSON up to a missing end."""
     try:
         parse(text)
     except StrictError as error:
@@ -320,7 +323,7 @@ def _is_cut(text: str) -> bool:
 
 
 def _count_incomplete(watched: ToolEvidence) -> int:
-    """How many texts are no answers: proven to be cut, or pages, beside more data; or a few that begin like JSON."""
+    """Return how many texts are no answers: truncated or pages, among more data; or a few that begin as JSON."""
     data, proven = watched.data.all.samples, watched.cut + watched.pages
     few = data >= _DATA_PER_CUT * (watched.broken + watched.pages)
     most = watched.cut == watched.broken and data > proven
@@ -328,12 +331,12 @@ def _count_incomplete(watched: ToolEvidence) -> int:
 
 
 def _is_data(watched: ToolEvidence) -> bool:
-    """Objects and arrays are data; bare numbers and words only if there were enough of them."""
+    """True if the answers are data: objects and arrays are; bare numbers and words only if there are enough."""
     return {"object", "array"} >= set(watched.data.kinds) or watched.data.all.samples >= _SCALARS_FROM
 
 
 def _round_cap(longest: int) -> int:
-    """A round number well above what was seen."""
+    """Return a round number well above the longest answer."""
     wanted = max(_SMALLEST_CAP, _SLACK * longest)
     scale = int(10 ** (len(str(wanted)) - 1))
     return next(step * scale for step in (1, 2, 5, 10) if step * scale >= wanted)

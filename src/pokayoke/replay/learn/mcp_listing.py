@@ -1,8 +1,11 @@
-"""What an MCP server says about its tools: asked over stdio, or read from a saved `tools/list` answer.
+"""An MCP server's tool list: asked over stdio, or read from a saved `tools/list` answer.
 
-Small on purpose: initialize, tools/list, good-bye. The server is a stranger: every read has a deadline and
-a size, its requests are declined, and its process group is ended whatever happens.
-Source: MCP specification 2025-06-18.
+A minimal client: initialize, tools/list, shut down. Source: MCP specification 2025-06-18.
+
+In: a command, or a file.
+Out: the entries of the list, and drafts of contracts.
+Never: trust in the server: every read has a deadline and a size limit, its requests are declined, and its process
+    group is ended in every case.
 """
 
 from __future__ import annotations
@@ -43,13 +46,13 @@ def ask_server(command: Sequence[str], *, seconds: float = 30.0) -> list[dict[st
 
     Args:
         command: the program and its arguments.
-        seconds: how long all of it may take.
+        seconds: most seconds for everything.
 
     Returns:
-        The entries of its tool list, as they came.
+        The entries of its tool list, unchanged.
 
     Raises:
-        ConfigurationError: it cannot be started, answers too late, too much, or no MCP.
+        ConfigurationError: it cannot be started, answers too late, too much, or not in MCP.
     """
     with _Server(command, seconds) as server:
         server.send_request(
@@ -72,7 +75,7 @@ def read_listing(name: str) -> list[dict[str, Any]]:
     """Read a saved `tools/list` answer: the whole message, its result, or the list alone.
 
     Raises:
-        ConfigurationError: it cannot be read, or is something else.
+        ConfigurationError: it cannot be read, or holds something else.
     """
     try:
         data = Path(name).read_bytes()
@@ -93,11 +96,11 @@ def read_listing(name: str) -> list[dict[str, Any]]:
 def build_listed_drafts(
     entries: Sequence[dict[str, Any]], *, trusted_hints: bool = False, version: str = "1"
 ) -> tuple[list[Draft], list[SkippedTool]]:
-    """Return a draft per listed tool; one whose definition cannot be kept is skipped with the reason.
+    """Return a draft per listed tool; one with an invalid definition is skipped with the reason.
 
     Args:
         entries: of a tool list.
-        trusted_hints: True believes what the server says about effects; else its name is all there is.
+        trusted_hints: True to believe the server's hints about effects; otherwise only names are used.
         version: version of the contracts.
     """
     drafts: list[Draft] = []
@@ -127,9 +130,9 @@ def build_listed_drafts(
 
 
 def merge_drafts(listed: Sequence[Draft], learnt: Sequence[Draft]) -> list[Draft]:
-    """Return listed drafts with what only recordings know: what tools answer, where no schema says it.
+    """Return listed drafts, completed by recordings: what tools answer, where no schema says it.
 
-    Tools that are not listed are added as they were learnt.
+    Tools that are not listed are added as learnt.
     """
     known = {draft.mapping["name"]: draft for draft in learnt}
     whole: list[Draft] = []
@@ -150,7 +153,7 @@ def _tool_entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Server:
-    """A server's process and the messages to and from it."""
+    """A server's process, and the messages to and from it."""
 
     def __init__(self, command: Sequence[str], seconds: float) -> None:
         self._name = command[0] if command else ""
@@ -177,24 +180,24 @@ class _Server:
 
     def __exit__(self, *_: object) -> None:
         process = self._process
-        assert process.stdin is not None, "a pipe was asked for"
+        assert process.stdin is not None, "opened as a pipe"
         with contextlib.suppress(OSError):
             process.stdin.close()
         patience = time.monotonic() + _PATIENCE
-        # Its number is not given back yet, so that it cannot be somebody else's when its group is ended.
+        # The pid is not released yet, so its group cannot belong to another process when it is ended.
         while not _has_ended(process.pid) and time.monotonic() < patience:
             time.sleep(0.01)
-        # Its children too: a server is often a shell around one.
+        # Its children too: a server is often started by a shell.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdout is not None, "opened as a pipe"
         process.stdout.close()
         self._said.close()
 
     def send_message(self, message: dict[str, Any]) -> None:
         """Write one message."""
-        assert self._process.stdin is not None, "a pipe was asked for"
+        assert self._process.stdin is not None, "opened as a pipe"
         try:
             self._process.stdin.write(msgspec.json.encode(message) + b"\n")
         except OSError:
@@ -215,7 +218,7 @@ class _Server:
         raise self._server_error(f"it ended without an answer to {method}")
 
     def _decline_request(self, message: dict[str, Any]) -> None:
-        """Answer what the server asks: a ping, and nothing else."""
+        """Answer a server's request: a ping with an empty result, any other with an error."""
         if message.get("id") is None:
             return
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
@@ -225,8 +228,8 @@ class _Server:
             self.send_message({**answer, "error": {"code": _UNKNOWN_METHOD, "message": "not offered"}})
 
     def _read_messages(self) -> Iterator[dict[str, Any]]:
-        """The server's messages. Lines that are no message are passed over: some servers print to stdout."""
-        assert self._process.stdout is not None, "a pipe was asked for"
+        """Yield the server's messages. Other lines are skipped: some servers print to stdout."""
+        assert self._process.stdout is not None, "opened as a pipe"
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
             while True:

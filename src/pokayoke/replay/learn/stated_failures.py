@@ -1,8 +1,11 @@
-"""Whether a recorded answer says that its tool failed, and whether it only speaks of errors.
+"""Detects recorded answers in which a tool reports a failure, and those that only mention errors.
 
-Two grades, as everywhere: *stated* (the recording's own flag, an error slot that is filled, a text that
-begins as error messages begin) and *mentioned* (the word stands somewhere in the data: a person should
-look). Only what is stated counts as a failure.
+Two grades: *stated* (the recording's own flag, a filled error slot, a text that begins as error messages do) and
+*mentioned* (the word occurs somewhere in the data, for a person to check). Only stated failures count.
+
+In: a recorded answer.
+Out: the tool's words, or None.
+Never: a failure inferred from a mention.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ _MENTIONS: Final = re.compile(r"(?<![A-Za-z])(?i:error|exception)s?\b|(?<=[a-z])
 
 
 def stated_failure(output: Any, is_error: bool | None = None) -> str | None:
-    """Return the tool's own words if an answer says that the tool failed, else None.
+    """Return the tool's own words if an answer reports a failure, else None.
 
     Args:
-        output: the answer as it was recorded: text, or a JSON value.
-        is_error: what the recording says beside it; False is believed.
+        output: the recorded answer: text, or a JSON value.
+        is_error: the recording's flag; False is believed.
     """
     if is_error is False:
         return None
@@ -50,12 +53,12 @@ def stated_failure(output: Any, is_error: bool | None = None) -> str | None:
 
 
 def leading_error_text(text: str) -> str | None:
-    """Return the words of a text that begins as error messages begin, else None."""
+    """Return the words of a text that begins as error messages do, else None."""
     return _clip_words(text[:_LOOKED_AT]) if _BEGINS.match(text) else None
 
 
 def error_prefix(text: str) -> str:
-    """Return the beginning by which a text is known as an error message; "" if it is none."""
+    """Return the beginning that identifies a text as an error message; "" if there is none."""
     found = _BEGINS.match(text)
     if found is None:
         return ""
@@ -64,7 +67,7 @@ def error_prefix(text: str) -> str:
 
 
 def has_error_word(output: Any) -> bool:
-    """Return whether the word error (or exception) stands anywhere in an answer. A guess, for people to look at."""
+    """Return whether the word error (or exception) occurs anywhere in an answer. A guess, for people to check."""
     text = output if isinstance(output, str) else failure_text(output, limit=_LOOKED_AT)
     # Most answers hold neither word: a plain search is five times as fast as the pattern.
     if not any(part in text for part in _PARTS):

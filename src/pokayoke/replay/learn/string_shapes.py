@@ -1,8 +1,12 @@
-"""What many texts have in common: a format, or the shape of an identifier.
+"""The format of texts, or the shape of identifiers.
 
 A shape is a text with its characters replaced by their kind, such as `#W9999999`. Free text has no common shape;
-order numbers, dates and codes have one. A shape becomes a pattern only if it looks made by a machine: words alone
-(`Mia`, `Omar`) promise nothing about the next name.
+order numbers, dates and codes have one. A shape becomes a pattern only if it looks generated: words alone (`Mia`,
+`Omar`) say nothing about the next name.
+
+In: texts.
+Out: formats, shapes and patterns.
+Never: a pattern from free text.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from pokayoke.core.schema.schema import Schema, compile_schema
 LONGEST_SHAPED: Final = 64
 SMALL: Final = 1_000
 DECIMALS: Final = 2
-"""Numbers below 1,000 identify nobody, to two decimals: with six of them they may say where somebody lives."""
+"""Numbers below 1,000 identify no person, to two decimals: with six of them they may be coordinates."""
 ID_LIKE: Final = re.compile(r"[0-9]{3}|.@|^[0-9]+$|[0-9a-f]{8}-[0-9a-f]{4}", re.ASCII)
 """A name that holds a number or an address as ids do: it is data, not the name of a field."""
-# The formats that are tried, and what a text must hold before they are.
+# The formats to try, and what a text must hold before a format is tried.
 _FORMAT_SIGNS: Final = {
     "date": "-",
     "date-time": "T",
@@ -40,9 +44,9 @@ _CLASSES: Final = {"9": "[0-9]", "a": "[a-z]", "A": "[A-Z]", "x": "[0-9a-z]", "X
 
 
 class ShapePiece(msgspec.Struct, frozen=True):
-    """One piece of a shape: a kind of characters and how many of them, or one sign as it is.
+    """One piece of a shape: a kind of characters and how many of them, or one literal sign.
 
-    Letters that are the same in all texts stand beside their kind.
+    Letters that are the same in all texts are kept next to their kind.
     """
 
     kind: str
@@ -57,7 +61,7 @@ def _format_checker(name: str) -> Schema:
 
 
 def formats_of(text: str) -> frozenset[str]:
-    """Return the formats a text is in; the validator that will assert them is the judge."""
+    """Return the formats a text is in, according to the validator that will assert them."""
     if len(text) > 2_000:  # noqa: PLR2004 - no text of a format is longer
         return frozenset()
     return frozenset(
@@ -70,7 +74,7 @@ def shape_of(text: str, *, mixed: bool = False) -> tuple[ShapePiece, ...] | None
 
     Args:
         text: the text.
-        mixed: True takes letters and digits that alternate for one kind of character (`JG7FMM`).
+        mixed: True to take alternating letters and digits as one kind of character (`JG7FMM`).
     """
     if not text or len(text) > LONGEST_SHAPED or not text.isascii() or not text.isprintable():
         return None
@@ -107,11 +111,11 @@ def common_shape(
 def pattern_of(shape: tuple[ShapePiece, ...] | None, texts: Iterable[str]) -> str | None:
     """Return the pattern for a shape, or None if the shape is that of words.
 
-    A run of letters that is equal in all texts (`W` in order numbers) is written as it is.
+    A run of letters that is equal in all texts (`W` in order numbers) is written literally.
 
     Args:
-        shape: what they have in common, all of them.
-        texts: the distinct texts that were kept; by them it is told whether a machine made them.
+        shape: common to all texts.
+        texts: the distinct texts that were kept; they decide whether the shape looks generated.
     """
     if shape is None or not _is_identifier_shape(shape, list(texts)):
         return None
@@ -135,7 +139,7 @@ def _is_identifier_shape(shape: tuple[ShapePiece, ...], texts: list[str]) -> boo
 
 
 def _piece_quantifier(run: ShapePiece) -> str:
-    """A fixed length is a promise; lengths that vary say only that there is something."""
+    """Return a quantifier: a fixed length is exact; varying lengths only require one character."""
     if run.low != run.high:
         return "+"
     return "" if run.low == 1 else f"{{{run.low}}}"

@@ -1,7 +1,8 @@
-"""Contracts as YAML that a person edits: one statement per line, and beside it what it rests on.
+"""Contracts as YAML for a person to edit: one statement per line, with its evidence as a comment.
 
-What enters are drafts, full of names and values from recordings; what leaves is YAML 1.2 that our own strict
-reader accepts. What must never happen here: a recorded text that ends its line, its comment or its quotes.
+In: drafts, full of names and values from recordings.
+Out: YAML 1.2 that our own strict reader accepts.
+Never: a recorded text that ends its line, its comment or its quotes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pokayoke.replay.learn.learner import Draft, SkippedTool
 
 MOST_BYTES: Final = 1_000_000
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:/[A-Za-z0-9_-]+)*")
-# Words that some reader of YAML takes for something other than a text.
+# Words that some YAML reader takes for something other than a text.
 _WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"))
 _UNSAFE: Final = re.compile(f"[\t\n\ufffe\uffff{INVISIBLE}]")
 _WIDE: Final = 100
@@ -37,10 +38,10 @@ def yaml_text(drafts: Sequence[Draft], skipped: Sequence[SkippedTool] = (), head
     Args:
         drafts: the contracts.
         skipped: tools of which nothing was learnt; they are named in a comment.
-        head: further lines for the top, without `#`.
+        head: more lines for the top, without `#`.
 
     Raises:
-        ConfigurationError: the file would be larger than 1 MB, which no reader of ours accepts.
+        ConfigurationError: the file would be larger than 1 MB, the limit of our readers.
     """
     lines = [
         _HEAD.rstrip("\n"),
@@ -84,7 +85,7 @@ def _with_comment(line: str, note: str | None) -> str:
 
 
 def _dump_flow(value: Any) -> str:
-    """A value on one line. Lists hold scalars only, so nothing nests here."""
+    """Return a value on one line. Lists hold scalars only, so nothing nests here."""
     if is_array(value):
         return f"[{', '.join(_dump_flow(item) for item in value)}]"
     if is_object(value):

@@ -1,4 +1,4 @@
-"""Recordings in the formats other programs write them in, one small file per format."""
+"""Readers for the recording formats of other programs, one small file per format."""
 
 from pokayoke.replay.readers.json_lines import parse_map
 from pokayoke.replay.readers.source import FORMATS, Source, SourceFormat, read_block

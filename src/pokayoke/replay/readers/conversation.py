@@ -1,7 +1,11 @@
-"""Calls and their answers inside one conversation.
+"""Matches calls and their answers inside one conversation.
 
-Call ids repeat in real recordings, so an id alone is never a key: an answer belongs to the earliest
-call of its id that has none yet; without an id, to the earliest call without an answer.
+Call ids repeat in real recordings, so an id alone is never a key: an answer belongs to the earliest call of its
+id that has none yet; without an id, to the earliest call without an answer.
+
+In: calls and answers in their order.
+Out: recordings.
+Never: an answer given to two calls.
 """
 
 from __future__ import annotations
@@ -19,22 +23,22 @@ _NAMES_OF_A_RUN = ("run_id", "conversation_id", "thread_id", "session_id", "task
 
 
 class CallMatcher:
-    """Collects calls and answers in the order they stand in.
+    """Collects calls and answers in their order.
 
     Args:
-        run: what the conversation is called.
-        line: the line it stands on.
+        run: name of the conversation.
+        line: number of its line.
     """
 
     def __init__(self, run: str, line: int) -> None:
         self._run, self._line = run, line
         self._calls: list[ReadResult] = []
-        # Places of the calls without an answer: in order with their ids, and by id.
+        # Indices of the calls without an answer: in order with their ids, and by id.
         self._waiting: OrderedDict[int, str] = OrderedDict()
         self._named: dict[str, deque[int]] = {}
 
     def add_call(self, ident: Any, name: Any, arguments: Any, *, stop_reason: Any = None) -> None:
-        """Add a call; one without a name or arguments is an unread one."""
+        """Add a call; without a name or arguments it becomes an unread record."""
         if arguments is None:
             arguments = ""
         if not isinstance(name, str) or not (isinstance(arguments, str) or is_object(arguments)):
@@ -56,7 +60,7 @@ class CallMatcher:
         )
 
     def add_answer(self, ident: Any, output: Any, is_error: Any = None) -> None:
-        """Add an answer; one that no call waits for is an unread one."""
+        """Add an answer; one that no call waits for becomes an unread record."""
         wanted = identifier_text(ident) or next(iter(self._waiting.values()), "")
         if not self._named.get(wanted):
             self._calls.append(UnreadRecord(self._line, "an answer to a call that is not in the recording"))
@@ -64,24 +68,24 @@ class CallMatcher:
         index = self._named[wanted].popleft()
         del self._waiting[index]
         found = self._calls[index]
-        assert isinstance(found, Recording), "only recordings wait"
+        assert isinstance(found, Recording), "only recordings wait for an answer"
         failed = is_error if isinstance(is_error, bool) else None
         self._calls[index] = msgspec.structs.replace(found, output=output, is_error=failed)
 
     def list_recordings(self) -> Iterator[ReadResult]:
-        """Return the calls, in order, each with its answer if there was one."""
+        """Return the calls in order, each with its answer if there was one."""
         return iter(self._calls)
 
 
 def identifier_text(value: Any) -> str:
-    """Return an identifier as text; "" for what is none."""
+    """Return an identifier as text; "" for any other value."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def run_name(record: Any, line: int) -> str:
-    """Return what a record calls its run; its line if it says nothing."""
+    """Return a record's name for its run; its line if it has none."""
     if is_object(record):
         for name in _NAMES_OF_A_RUN:
             if found := identifier_text(record.get(name)):
@@ -90,7 +94,7 @@ def run_name(record: Any, line: int) -> str:
 
 
 def message_objects(record: Any, *keys: str) -> list[dict[str, Any]]:
-    """Return the objects of a list of messages: the record itself, or what stands under one of these keys."""
+    """Return the objects of a list of messages: the record itself, or the list under one of these keys."""
     found: Any = record if is_array(record) else None
     if is_object(record):
         found = next((record[key] for key in keys if is_array(record.get(key))), None)
@@ -98,7 +102,7 @@ def message_objects(record: Any, *keys: str) -> list[dict[str, Any]]:
 
 
 def join_text_blocks(blocks: Any) -> Any:
-    """Return content blocks as the text they hold if they hold nothing else; any other value as it is."""
+    """Return content blocks as one text if they hold nothing but text; any other value unchanged."""
     if not is_array(blocks) or not blocks:
         return blocks
     texts = [block.get("text") for block in blocks if is_object(block) and "text" in block]

@@ -1,4 +1,4 @@
-"""Plain JSON Lines: one call per record, its parts in fields that the user names."""
+"""Plain JSON Lines: one call per record, in fields that the user names."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ class JsonLinesReader(RecordingReader):
     """Reads one call per record.
 
     Args:
-        fields: part of a call to the field that holds it; a part that is not named stands in the
-            field of its own name.
+        fields: part of a call to the field that holds it; any other part stands in the field of its own name.
     """
 
     def __init__(self, fields: Mapping[str, str] | None = None) -> None:
@@ -50,7 +49,7 @@ class JsonLinesReader(RecordingReader):
     def match_strength(self, value: Any) -> int:
         """See `RecordingReader.match_strength`.
 
-        The record has a tool and arguments; with `--map` that is what the user said.
+        The record has a tool and arguments, in the fields of `--map` if it is given.
         """
         fits = is_object(value) and all(
             _get_field(value, self._fields[part]) is not UNSET for part in ("tool", "arguments")
@@ -87,7 +86,7 @@ class JsonLinesReader(RecordingReader):
 
 
 def _get_field(record: Any, field: str) -> Any:
-    """What stands in a field; the whole name first, then its parts as nested keys. UNSET if nothing does."""
+    """Return the value of a field; the whole name first, then its parts as nested keys. UNSET if there is none."""
     if is_object(record) and field in record:
         return record[field]
     for key in field.split("."):
@@ -101,7 +100,7 @@ def _get_field(record: Any, field: str) -> Any:
 
 
 def _parse_flag(value: Any) -> bool | None:
-    """Whether a field says that the tool failed; None if it says nothing."""
+    """Return whether a field says that the tool failed; None if it does not say."""
     if value is UNSET or value is None:
         return None
     if isinstance(value, str):
@@ -110,5 +109,5 @@ def _parse_flag(value: Any) -> bool | None:
 
 
 def _parse_truth(value: Any) -> Any:
-    """The right arguments as an object; text is parsed when it is scored. Other kinds say nothing."""
+    """Return the right arguments as an object; a text is parsed when it is scored. Other kinds count as unknown."""
     return value if value is None or isinstance(value, str) or is_object(value) else UNSET

@@ -1,4 +1,4 @@
-"""LangChain messages, in the three forms they are written in.
+"""LangChain messages, in the three forms in which they are written.
 
 `messages_to_dict` ({"type": "ai", "data": {...}}), `model_dump` ({"type": "ai", "content": ...}), and `dumpd`
 ({"lc": 1, "id": [..., "AIMessage"], "kwargs": {...}}).
@@ -53,7 +53,7 @@ class LangChainReader(RecordingReader):
 
 
 def _find_messages(record: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The messages of a record: kind ("" if it is no LangChain message) and fields of each."""
+    """Return the messages of a record: kind ("" if it is no LangChain message) and fields of each."""
     whole = message_objects(record, "messages")
     if not whole and is_object(record) and _message_fields(record)[0]:
         whole = [record]
@@ -72,7 +72,7 @@ def _message_fields(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _find_calls(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The calls of a message; those whose arguments LangChain could not parse too (their `args` is the text)."""
+    """Return the calls of a message, including those whose arguments LangChain could not parse (`args` is the text)."""
     found: list[dict[str, Any]] = []
     for key in ("tool_calls", "invalid_tool_calls"):
         calls = message.get(key)
@@ -81,7 +81,7 @@ def _find_calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _finish_reason(message: dict[str, Any]) -> Any:
-    """The reason a message ended for, wherever its provider's package put it."""
+    """Return the reason for the end of a message, wherever its provider's package put it."""
     about = message.get("response_metadata")
     if not is_object(about):
         return None

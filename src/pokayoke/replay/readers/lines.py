@@ -1,6 +1,8 @@
-"""A file as blocks of whole lines: constant memory, whatever the file is.
+"""A file as blocks of whole lines, in constant memory.
 
-A line is at most 16 MB; of a longer one only its number is left. gzip is recognised by its first bytes.
+In: a path, or `-` for stdin; gzip is recognised by its first bytes.
+Out: blocks of lines. A line has at most 16 MB; of a longer one only the number is kept.
+Never: a whole file in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class LineBlock(msgspec.Struct, frozen=True):
     Attributes:
         line: number of the first one, from 1.
         data: the lines, with their ends.
-        read: bytes of the file read so far, for progress; compressed bytes where it is compressed.
+        read: bytes of the file read so far, for progress; compressed bytes if it is compressed.
     """
 
     line: int
@@ -62,7 +64,7 @@ class InputFile:
             self._raw.close()
 
     def read_blocks(self, size: int = _BLOCK_BYTES) -> Iterator[LineBlock]:
-        """Return the file's lines, about `size` bytes at a time.
+        """Yield the file's lines, about `size` bytes at a time.
 
         Raises:
             ConfigurationError: a compressed file is damaged.
@@ -78,11 +80,11 @@ class InputFile:
             yield LineBlock(number, b"".join(lines), self.bytes_read())
 
     def bytes_read(self) -> int:
-        """Return how many bytes of the file were read so far; compressed bytes where it is compressed."""
+        """Return how many bytes of the file were read so far; compressed bytes if it is compressed."""
         return self._raw.tell() if self.size else 0
 
     def read_lines(self) -> Iterator[bytes]:
-        """Return the file's lines, one at a time, without the mark that some editors put before the first.
+        """Yield the file's lines, one at a time, without a byte order mark.
 
         Raises:
             ConfigurationError: see `read_blocks`.
@@ -96,7 +98,7 @@ class InputFile:
             raise ConfigurationError(f"{self.name}: cannot be read to its end: {error}") from None
 
     def _skip_line(self) -> bytes:
-        """Pass over the rest of a line that is too long."""
+        """Skip the rest of a line that is too long."""
         while (rest := self._file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
             pass
         return TOO_LONG + b"\n"

@@ -38,7 +38,7 @@ _REASON = "finish_reason"
 
 
 def _find_messages(record: Any) -> list[dict[str, Any]]:
-    """The messages of a conversation; those of a completion each with the reason it ended for."""
+    """Return the messages of a conversation; those of a completion each with its finish reason."""
     if is_object(record) and is_array(record.get("choices")):
         chosen = [choice for choice in record["choices"] if is_object(choice) and is_object(choice.get("message"))]
         return [{"role": "assistant", **choice["message"], _REASON: choice.get(_REASON)} for choice in chosen]
@@ -46,7 +46,7 @@ def _find_messages(record: Any) -> list[dict[str, Any]]:
 
 
 def _find_calls(message: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
-    """The calls of a message: id and function object of each; the older `function_call` has no id."""
+    """Return the calls of a message: id and function object of each; the older `function_call` has no id."""
     calls = message.get("tool_calls")
     listed = [call for call in calls if is_object(call)] if is_array(calls) else []
     found: list[tuple[Any, dict[str, Any]]] = [

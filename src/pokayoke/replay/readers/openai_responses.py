@@ -38,7 +38,7 @@ class OpenAIResponsesReader(RecordingReader):
 
 
 def _find_items(record: Any) -> list[dict[str, Any]]:
-    """The items of a record: what went in before what came out."""
+    """Return the items of a record: its input before its output."""
     if is_array(record):
         return [item for item in record if is_object(item)]
     if not is_object(record):

@@ -1,7 +1,7 @@
 """OpenTelemetry GenAI: spans of the operation `execute_tool`.
 
-Read are OTLP files in JSON (`resourceSpans`) and the spans an SDK's console exporter prints. Other spans are passed
-over: a chat span repeats the whole history, so its calls would count once per turn.
+It reads OTLP files in JSON (`resourceSpans`) and the spans an SDK's console exporter prints. Other spans are
+skipped: a chat span repeats the whole history, so its calls would count once per turn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _iter_spans(record: Any) -> Iterator[dict[str, Any]]:
 
 
 def _span_attributes(span: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a span as plain values; OTLP writes them as a list of wrapped ones."""
+    """Return the attributes of a span as plain values; OTLP wraps each of them."""
     given = span.get("attributes")
     if is_object(given):
         return given
@@ -69,7 +69,7 @@ def _span_attributes(span: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unwrap_value(value: Any, depth: int = 0) -> Any:
-    """An OTLP `AnyValue` as a JSON value; integers are written as texts there."""
+    """Return an OTLP `AnyValue` as a JSON value; OTLP writes integers as texts."""
     if not is_object(value) or not value or depth > _DEEPEST:
         return None
     (kind, inner), *_ = value.items()
@@ -111,7 +111,7 @@ def _build_recording(span: dict[str, Any], about: dict[str, Any], line: int) -> 
 
 
 def _parse_result(about: dict[str, Any]) -> Any:
-    """The result as the tool gave it: instrumentations write a JSON string where the tool answered a text."""
+    """Return the result as the tool gave it: instrumentations write a JSON string for a text."""
     result = about.get(_RESULT, UNSET)
     if isinstance(result, str) and result[:1] == result[-1:] == '"' and len(result) > 1:
         try:

@@ -1,7 +1,8 @@
-"""A recording of any known kind: which kind it is, and its calls one after the other.
+"""A recording of any known format: recognised, and read call by call.
 
-What enters is a file's name and perhaps the kind it is said to be; what leaves are recordings, and for
-every line that is none the reason. What must never happen here: a file read as something it is not.
+In: a file's name, and perhaps the format it is said to have.
+Out: recordings, and the reason for every line that is none.
+Never: a file read in another format than its own.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _LONG: Final = "the line is longer than 16 MB"
 
 
 class SourceFormat(msgspec.Struct, frozen=True):
-    """How a file is read; small, so that it can be handed to another process.
+    """How a file is read; small, so that it can be passed to another process.
 
     Attributes:
         format: the name of its format.
-        fields: the mapping of a plain one.
+        fields: the field mapping of plain JSON Lines.
         unit: what its numbers count: lines, or the items of one JSON document.
     """
 
@@ -62,11 +63,11 @@ class Source:
 
     Args:
         name: of the file; `-` is stdin.
-        claimed: the format it is said to have; None finds out.
-        fields: part of a call to its field, for plain JSON Lines (which `claimed` None then means).
+        claimed: the format it is said to have; None to detect it.
+        fields: part of a call to its field, for plain JSON Lines (implied if `claimed` is None).
 
     Raises:
-        ConfigurationError: it cannot be read, is empty, or is of another kind than it is said to be.
+        ConfigurationError: it cannot be read, is empty, or has another format than it is said to have.
     """
 
     def __init__(
@@ -102,14 +103,14 @@ class Source:
         yield from self._blocks
 
     def read_recordings(self) -> Iterator[ReadResult]:
-        """Return its calls, and what could not be read, in order."""
+        """Yield its calls, and what could not be read, in order."""
         reader = self.kind.build_reader()
         for block in self.read_blocks():
             yield from read_block(block, reader)
         yield from reader.finish()
 
     def _read_start(self) -> str:
-        """Look at the beginning; a JSON document over many lines becomes one line per item."""
+        """Read the beginning; a JSON document over many lines becomes one line per item."""
         first = next(self._blocks, None)
         if first is None:
             raise ConfigurationError(f"{self.name}: is empty")
@@ -135,7 +136,7 @@ class Source:
                 )
         value = _decode_line(b"".join(block.data for block in self._first))
         if value is None:
-            return "line"  # no document either: lines, and most of them damaged
+            return "line"  # not a document either: lines, most of them damaged
         one = not is_array(value) or any(maker().match_strength(value) for maker in READERS.values())
         items: list[Any] = [value] if one else value
         self._first = [LineBlock(1, b"\n".join(map(msgspec.json.encode, items)) + b"\n", self.size)]
@@ -173,7 +174,7 @@ _ADVICE: Final = "Name the fields of a call: --map tool=FIELD,arguments=FIELD,ou
 
 
 def parse_format(name: str | None) -> FormatName | None:
-    """Return the format a user named, None for none.
+    """Return the format a user named, or None.
 
     Raises:
         ConfigurationError: there is no such format; the message lists them.
@@ -187,7 +188,7 @@ def parse_format(name: str | None) -> FormatName | None:
 
 
 def read_block(block: LineBlock, reader: RecordingReader) -> Iterator[ReadResult]:
-    """Return the calls of some lines, and for every line that cannot be read an `UnreadRecord`."""
+    """Yield the calls of some lines, and an `UnreadRecord` for every line that cannot be read."""
     for number, line in enumerate(block.data.split(b"\n"), block.line):
         if not line or line.isspace():
             continue

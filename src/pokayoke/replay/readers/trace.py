@@ -1,4 +1,4 @@
-"""Our own trace: a read has one event; a write has one from before its tool started and one from after."""
+"""Our own trace: a read has one event; a write has one before its tool started and one after."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INVALID = ("degraded", "invalid_output")
 
 
 class TraceReader(RecordingReader):
-    """Joins the events of one call. At most 10,000 calls wait for their answer; the oldest goes without one."""
+    """Joins the events of one call. At most 10,000 calls wait for their answer; beyond that the oldest has none."""
 
     joins = True
 
@@ -32,21 +32,21 @@ class TraceReader(RecordingReader):
     def match_strength(self, value: Any) -> int:
         """See `RecordingReader.match_strength`.
 
-        An event of a run; one of the guard, such as of a reload, proves nothing by itself.
+        An event of a run counts; one of the guard, such as of a reload, proves nothing.
         """
         if not (is_object(value) and isinstance(value.get("event"), str)):
             return 0
         return 2 if "run_id" in value else int("ts" in value and "ok" in value)
 
     def read_record(self, value: Any, line: int) -> Iterable[ReadResult]:
-        """See `RecordingReader.read_record`. Events of other kinds than calls are passed over."""
+        """See `RecordingReader.read_record`. Events other than calls are skipped."""
         if value.get("event") == "tool_call":
             yield from self._read_call(value, line)
         elif value.get("event") == "tool_result":
             yield from self._read_result(value, line)
 
     def finish(self) -> Iterable[ReadResult]:
-        """See `RecordingReader.finish`: writes of which no end was recorded."""
+        """See `RecordingReader.finish`: writes without a recorded end."""
         while self._waiting:
             yield self._waiting.popitem(last=False)[1]
 
@@ -55,7 +55,7 @@ class TraceReader(RecordingReader):
             return
         found = _build_recording(event, line)
         if event.get("decision") != "allow" or isinstance(found, UnreadRecord):
-            yield found  # what was refused has no other event
+            yield found  # a refused call has no other event
             return
         self._waiting[_call_key(event)] = found
         if len(self._waiting) > _MOST_WAITING:
@@ -91,7 +91,7 @@ def _with_answer(found: Recording, event: dict[str, Any]) -> Recording:
 
 
 def _output_finding(event: dict[str, Any]) -> Finding:
-    """What was wrong with an answer that is not in the trace: the first finding about it."""
+    """Return the problem of an answer that is not in the trace: the first finding about it."""
     findings = event.get("findings")
     first = findings[0] if is_array(findings) and findings else None
     try:
@@ -101,7 +101,7 @@ def _output_finding(event: dict[str, Any]) -> Finding:
 
 
 def _build_recording(event: dict[str, Any], line: int) -> ReadResult:
-    """The call of an event. The text as the model wrote it counts, where it was kept."""
+    """Return the call of an event. The text as the model wrote it counts, if it was kept."""
     raw, used = event.get("raw"), event.get("arguments")
     given = raw if isinstance(raw, str) else used
     tool = event.get("tool")
@@ -120,5 +120,5 @@ def _build_recording(event: dict[str, Any], line: int) -> ReadResult:
 
 
 def _is_stub(value: Any) -> bool:
-    """True for what the trace writes in place of a payload that is too long, or only hashed."""
+    """True for the replacement of a payload that is too long, or only hashed."""
     return is_object(value) and set(value) in _STUBS and isinstance(value.get("bytes"), int)

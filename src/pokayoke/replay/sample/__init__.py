@@ -1,1 +1,1 @@
-"""Records a sample of the calls, with pseudonyms for its values."""
+"""Records a sample of calls, with pseudonyms for their values."""

@@ -1,8 +1,12 @@
-"""Values that stand in for others: of the same type and pattern, and equal where the originals are equal.
+"""Pseudonyms: replacements of the same type and pattern, equal where the originals are equal.
 
-What enters are JSON values and a secret key; what leaves are JSON values. Digits become other digits, small
-letters small letters, capitals capitals; signs stay. Dates stay dates, addresses stay addresses. What identifies
-nobody stays as it is: field names, the schema's own words, truth values, numbers below 1,000 to two decimals.
+Digits become other digits, lower-case letters lower-case letters, capitals capitals; signs stay. Dates stay dates,
+addresses stay addresses. Values that identify no person stay: field names, the schema's own words, booleans,
+numbers below 1,000 to two decimals.
+
+In: JSON values and a secret key.
+Out: JSON values.
+Never: an original that identifies a person.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, format
 
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-[0-9]{2}", re.ASCII)
 _CLOCK: Final = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?(\.[0-9]+)?", re.ASCII)
-# The whole text is a date, or a date and a time: what begins with one may go on with anything.
+# The whole text is a date, or a date and a time: a text that begins with one may go on with anything.
 _MOMENT: Final = re.compile(
     rf"{_DATE.pattern}(?:[Tt ]{_CLOCK.pattern} ?(?:[Zz]|[+-][0-9]{{2}}:[0-9]{{2}})?)?", re.ASCII
 )
@@ -38,40 +42,40 @@ _HEXADECIMAL: Final = frozenset("abcdefABCDEF")
 _DEEPEST: Final = 64
 _MAPS: Final = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _ANY_SCHEMA: Final = compile_schema(True)
-_LARGEST_EXPONENT: Final = 307  # whatever digits stand before it, the number is finite
+_LARGEST_EXPONENT: Final = 307  # with any digits before it the number is finite
 
 
 class Pseudonyms:
-    """Gives values their stand-ins.
+    """Replaces values by pseudonyms.
 
     Args:
-        key: at least 16 random bytes. Equal keys give equal stand-ins; whoever has the key can test guesses.
+        key: at least 16 random bytes. Equal keys give equal pseudonyms; whoever has the key can test guesses.
 
     Raises:
         ValueError: the key is shorter.
     """
 
     def __init__(self, key: bytes) -> None:
-        if len(key) < 16:  # noqa: PLR2004 - what cannot be guessed
+        if len(key) < 16:  # noqa: PLR2004 - too short to be guessed
             raise ValueError("a key for pseudonyms has at least 16 bytes, such as secrets.token_bytes(32)")
         self._key = key
 
     def replace_value(self, value: Any, schema: Schema | None = None) -> Any:
-        """Return the stand-in of a JSON value.
+        """Return the pseudonym of a JSON value.
 
         Args:
             value: the value.
-            schema: what is known about it: its enum values and field names are kept.
+            schema: its schema, whose enum values and field names are kept.
         """
         whole = schema or _ANY_SCHEMA
         return self._replace_nested(value, whole, facts_at(whole, ()), 0)
 
     def replace_label(self, text: str) -> str:
-        """Return the stand-in of a name of which only matters that another one differs: nothing of it is left."""
+        """Return the pseudonym of a name that only needs to differ from others: nothing of it is kept."""
         return bytes(byte for _, byte in zip(range(8), self._random_bytes(text), strict=False)).hex()
 
     def replace_text(self, text: str) -> str:
-        """Return the stand-in of a text."""
+        """Return the pseudonym of a text."""
         formats = formats_of(text)
         if "time" in formats or (_MOMENT.fullmatch(text) and "date" in formats_of(text[:10])):
             return self._replace_date(text)
@@ -87,11 +91,11 @@ class Pseudonyms:
         return self._replace_letters(text)
 
     def replace_raw(self, text: str, known: frozenset[str] = frozenset()) -> str:
-        """Return a damaged argument text with its words replaced: what is wrong with it stays wrong.
+        """Return a damaged argument text with its words replaced: the damage stays the same.
 
         Args:
             text: the text as the model wrote it.
-            known: words that stay, such as field names.
+            known: words to keep, such as field names.
         """
         return _WORD.sub(lambda found: self._replace_word(found[0], known), text)
 
@@ -123,7 +127,7 @@ class Pseudonyms:
         return self._replace_in_pattern(value, [node["pattern"] for node in facts.nodes if "pattern" in node])
 
     def _replace_in_pattern(self, text: str, patterns: Iterable[str]) -> str:
-        """The stand-in of a text that keeps to the patterns the text keeps to, if there is one."""
+        """Return the pseudonym of a text that matches the same patterns, if there is one."""
         kept = [pattern for pattern in patterns if _is_match(pattern, text)]
         made = self.replace_text(text)
         if all(_is_match(pattern, made) for pattern in kept):
@@ -131,13 +135,13 @@ class Pseudonyms:
         digits = self._replace_letters(text, range(len(text)))
         if all(_is_match(pattern, digits) for pattern in kept):
             return digits
-        # Words that stand in the pattern itself are the schema's own, as the W of order numbers is.
+        # Words of the pattern itself belong to the schema, such as the W of order numbers.
         return _PIECE.sub(
             lambda found: found[0] if _is_pattern_word(found[0], kept) else self._replace_letters(found[0]), text
         )
 
     def _replace_name(self, name: str, facts: SchemaFacts) -> str:
-        """The name of a member: kept where it is a field's, replaced where it is data."""
+        """Return the name of a member: kept if it is a field's, replaced if it is data."""
         is_map = any(is_object(node.get(key)) for node in facts.nodes for key in _MAPS)
         if name in facts.properties or _is_small(name) or not (is_map or _is_data(name)):
             return name
@@ -146,7 +150,7 @@ class Pseudonyms:
         )
 
     def _replace_number(self, number: float) -> float:
-        """A number of the same size. Of one below 1,000 the whole part stays, and up to two decimals do."""
+        """Return a number of the same size. Below 1,000 the whole part stays, and up to two decimals."""
         if isinstance(number, int):
             return number if abs(number) < SMALL else int(self._replace_letters(str(number)))
         if not math.isfinite(number):
@@ -164,7 +168,7 @@ class Pseudonyms:
         return float(f"{whole}.{decimals[:zeros]}{self._replace_letters(decimals[zeros:])}")
 
     def _random_bytes(self, text: str) -> Iterator[int]:
-        """As many random bytes as wanted, the same for the same text."""
+        """Yield random bytes without end, the same for the same text."""
         seed = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
         counter = 0
         while True:
@@ -172,7 +176,7 @@ class Pseudonyms:
             counter += 1
 
     def _replace_letters(self, text: str, hexadecimal: Container[int] = ()) -> str:
-        """A text of the same shape. At some places its letters are hexadecimal digits, and stay such."""
+        """Return a text of the same shape. Its letters at some places are hexadecimal digits, and stay such."""
         random = self._random_bytes(text)
         made: list[str] = []
         for index, sign in enumerate(text):
@@ -184,7 +188,7 @@ class Pseudonyms:
         return "".join(made)
 
     def _replace_date(self, text: str) -> str:
-        """A date within the same years: month and day are replaced, the clock too."""
+        """Return a date of the same year: month, day and time are replaced."""
         random = self._random_bytes(text)
 
         def replace_day(found: re.Match[str]) -> str:
@@ -206,13 +210,13 @@ def _is_choice(value: Any, facts: SchemaFacts) -> bool:
 
 
 def _count_item_schemas(facts: SchemaFacts) -> int:
-    """How many items of an array have schemas of their own."""
+    """Return how many items of an array have schemas of their own."""
     rows = [node.get("prefixItems", node.get("items")) for node in facts.nodes]
     return max((len(row) for row in rows if is_array(row)), default=0)
 
 
 def _is_data(name: str) -> bool:
-    """True for a member that no program has named: an id, or what people are called and where they live."""
+    """True for a member that no program has named: an id, or a person's name or address."""
     return ID_LIKE.search(name) is not None or not _FIELD.fullmatch(name)
 
 
@@ -234,13 +238,13 @@ def _is_pattern_word(piece: str, patterns: Sequence[str]) -> bool:
 
 
 def _shift_character(sign: str, start: str, size: int, number: int) -> str:
-    """Another one of the signs that begin with `start`."""
+    """Return another one of the signs that begin with `start`."""
     place = ord(sign) - ord(start)
     return chr(ord(start) + (place + 1 + number % (size - 1)) % size)
 
 
 def _replace_character(sign: str, number: int, *, first: bool) -> str:
-    """Another character of the same kind. A number that does not begin with zero keeps not beginning with it."""
+    """Return another character of the same kind. A number that does not begin with zero still does not."""
     if sign.isdecimal():
         zero = chr(ord(sign) - int(sign))
         if not first:

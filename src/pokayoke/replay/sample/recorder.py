@@ -1,7 +1,9 @@
-"""A sample of real calls that may leave the house: whole runs, one in a hundred, with pseudonyms.
+"""A sample of real calls that can be shared: whole runs, one in a hundred, with pseudonyms.
 
-A sampled call is written only if its contract says the same about it as about the original: then replay of the
-sample finds what replay of the original would have found. What cannot be kept that way is counted, not written.
+In: recorded calls.
+Out: lines of plain JSON Lines.
+Never: a call whose contract judges it otherwise than the original. Replay of the sample finds what replay of the
+    original would; calls for which that cannot be achieved are counted and not written.
 """
 
 from __future__ import annotations
@@ -38,18 +40,18 @@ class Recorder:
         write: takes one line, with its end.
         key: at least 16 random bytes; the same key gives the same pseudonyms and the same sample.
         share: of the runs that are kept whole, 0 to 1.
-        contracts: they say which values are words of the schema and not anybody's data, and what has to
-            stay valid. A call of any other tool is kept by its shape alone.
-        policy: caps, corrections and thresholds the calls are judged under; None is the safe default.
+        contracts: they distinguish words of a schema from personal data, and say what has to stay valid. Of a
+            call of any other tool only the shape is kept.
+        policy: caps, corrections and thresholds to judge the calls by; None is the safe default.
 
     Attributes:
         seen: calls that were offered.
         written: lines written.
-        withheld: sampled calls that were not written: secret tools, and calls whose pseudonyms would
-            be judged otherwise than the originals.
+        withheld: sampled calls that were not written: secret tools, and calls whose pseudonyms would be judged
+            otherwise than the originals.
 
     Raises:
-        ValueError: the share is no share, or the key too short.
+        ValueError: the share is not between 0 and 1, or the key too short.
     """
 
     def __init__(
@@ -79,10 +81,10 @@ class Recorder:
         return int.from_bytes(drawn[:8], "big") < self._limit
 
     def record_call(self, call: Recording) -> bool:
-        """Take one call in; True if a line was written.
+        """Add one call; True if a line was written.
 
         Args:
-            call: a call as it was. One without a run is sampled by its line.
+            call: the original call. One without a run is sampled by its line.
         """
         self.seen += 1
         if not self.is_sampled(call.run or f"line {call.line}"):
@@ -141,7 +143,7 @@ class Recorder:
         return prefix + rest
 
     def _replace_blocks(self, result: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
-        """The content blocks of a result: their types are words of the protocol, their texts are outputs."""
+        """Return the content blocks of a result: their types are words of the protocol, their texts are outputs."""
         parts: dict[str, Any] = {
             name: self._pseudonyms.replace_value(result[name], schema) for name in _STRUCTURED if name in result
         }

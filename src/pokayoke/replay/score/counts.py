@@ -1,6 +1,8 @@
-"""Counts that can be added up: per tool and version what became of its calls and answers, with examples.
+"""Counts that can be merged: per tool and version the outcomes of its calls and answers, with examples.
 
-Everything here is bounded: names, codes and words beyond the first ones are counted together.
+In: verdicts.
+Out: sums and rates.
+Never: unbounded memory: names, codes and words beyond the first ones are counted together.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ Counts = dict[str, int]
 
 
 class Example(msgspec.Struct, frozen=True, order=True):
-    """One call to look at.
+    """One call for a person to check.
 
     Attributes:
-        file: number of the recording in which it stands, from 0.
+        file: number of its recording, from 0.
         line: its line, from 1.
-        at: JSON pointer to the place it is about.
+        at: JSON pointer to the place in question.
         message: one sentence: what, where, got, expected.
         shown: the arguments or the answer, shortened and without secrets.
     """
@@ -36,32 +38,32 @@ class Example(msgspec.Struct, frozen=True, order=True):
 
 
 class ToolTally(msgspec.Struct):
-    """What became of the calls of one tool under one contract.
+    """The outcomes of the calls of one tool under one contract.
 
     Attributes:
         calls: all of them.
         read: those whose arguments could be read and may run as read.
         allowed: those that would have run.
-        corrected: those that a correction made fit.
+        corrected: those that fit after a correction.
         repaired: those whose text was repaired.
         masked: refused because of values that the recording hides; not counted as refused.
         truths: calls whose right arguments are known.
         ran_right: ran with the right arguments; ran_wrong: with others, or should not have run.
         refused_right: refused, and the call was wrong; refused_wrong: refused although it was right.
-        fixed: corrected calls whose right arguments are known; fixed_right: those that became them.
-        refused_failed: refused, and in the recording the tool said that it failed.
-        refused_worked: refused, and in the recording the tool answered: perhaps too strict.
+        fixed: corrected calls whose right arguments are known; fixed_right: those with the right result.
+        refused_failed: refused, and the recorded answer reports a failure.
+        refused_worked: refused, and the recorded tool answered: perhaps too strict.
         outputs: recorded answers.
-        valid, invalid, failed, unchecked: what they were.
+        valid, invalid, failed, unchecked: their verdicts.
         unseen: failures that would have passed as data.
-        mentions: good answers that speak of errors.
+        mentions: good answers that mention errors.
         refusals: refused calls by code of the first finding.
         faults: invalid answers by code.
-        codes: every finding code seen, beside repairs and corrections.
+        codes: every finding code, in addition to repairs and corrections.
         changes: repairs and correction rules that were used.
-        words: failures by what the tool said, digits aside.
-        fields: declared argument fields that were seen.
-        examples: a few calls for each kind of trouble.
+        words: failures by the tool's words, without digits.
+        fields: declared argument fields that occurred.
+        examples: a few calls for each kind of problem.
     """
 
     calls: int = 0
@@ -100,7 +102,7 @@ class ToolTally(msgspec.Struct):
         return self.calls - self.allowed - self.masked
 
     def merge(self, other: ToolTally) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         for name in NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _COUNTS:
@@ -140,23 +142,23 @@ def add_count(counts: Counts, key: str, number: int = 1) -> None:
 
 
 class Tally(msgspec.Struct):
-    """What became of all calls under one set of contracts: per `name@version`, or the written name if none has it."""
+    """The outcomes of all calls under one set of contracts: per `name@version`, or the written name if none has it."""
 
     tools: dict[str, ToolTally] = {}
 
     def for_tool(self, name: str) -> ToolTally:
-        """Return the counts of one tool, made when first asked for."""
+        """Return the counts of one tool, created on first use."""
         if name not in self.tools and len(self.tools) >= MOST_TOOLS:
             name = OTHERS
         return self.tools.setdefault(name, ToolTally())
 
     def merge(self, other: Tally) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         for name, tally in other.tools.items():
             self.for_tool(name).merge(tally)
 
     def sum_tools(self) -> ToolTally:
-        """Return all tools together; without examples and fields."""
+        """Return the sum of all tools, without examples and fields."""
         total = ToolTally()
         for tally in self.tools.values():
             total.merge(msgspec.structs.replace(tally, fields=set(), examples={}))
@@ -183,7 +185,7 @@ class Score(msgspec.Struct):
     changed: dict[str, list[Example]] = {}
 
     def merge(self, other: Score) -> None:
-        """Add the counts of another one."""
+        """Add the counts of another instance."""
         self.calls += other.calls
         self.unread += other.unread
         self.first_unread = sorted([*self.first_unread, *other.first_unread])[:10]
@@ -213,7 +215,7 @@ class ScoreRate(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """Hits divided by all, or None where there is nothing to divide by."""
+        """Hits divided by all, or None without any."""
         return self.hits / self.of if self.of else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -222,7 +224,7 @@ class ScoreRate(msgspec.Struct, frozen=True):
 
 
 def compute_rates(tally: ToolTally) -> tuple[ScoreRate, ...]:
-    """Return the four rates, with recall and output validity beside them."""
+    """Return the four rates, with recall and output validity next to them."""
     wrong = tally.refused_right + tally.ran_wrong
     return (
         ScoreRate("parse success", tally.read, tally.calls),

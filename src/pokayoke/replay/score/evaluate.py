@@ -1,8 +1,12 @@
-"""What a set of contracts would have said to one recorded call: refused, corrected, run; its answer valid or not.
+"""Judges one recorded call by a set of contracts: refused, corrected or run; its answer valid or not.
 
-The rooms are the guard's own, in its order: catalogue, intake, check and correct, the rules that need nobody
-(confidence, paths), output. Roles, quotas, approvals and the ledger depend on who asked and when; a
-recording does not know that, so they are left out.
+The rooms are the guard's own, in its order: catalogue, intake, check and correct, the rules that depend on the call
+alone (confidence, paths), output. Roles, quotas, approvals and the ledger depend on the caller and the time, which
+a recording does not hold, so they are left out.
+
+In: contracts, a policy and recorded calls.
+Out: verdicts.
+Never: a tool that runs, or a verdict that depends on another call.
 """
 
 from __future__ import annotations
@@ -32,23 +36,23 @@ OutputVerdict = Literal["valid", "invalid", "failed", "unchecked", "absent"]
 
 
 class CallVerdict(msgspec.Struct, frozen=True, gc=False):
-    """What the contracts say about one call.
+    """The contracts' verdict on one call.
 
     Attributes:
         tool: the resolved name, or the one the model wrote.
         contract: `name@version`; None if no contract has the name.
         reading: the reading of the arguments.
-        readable: True if they were read, and this reading may run.
+        readable: True if they were read, and may run in this reading.
         arguments: what the tool would have received; None if the call was refused.
         refusal: why it would not have run, or None.
-        also: further findings beside the refusal.
-        corrections: what would have been changed.
+        also: further findings next to the refusal.
+        corrections: the changes that would have been made.
         masked: True if the refusal is about a value that the recording hides.
-        output: what the contract says about the recorded answer.
-        fault: what is wrong with an invalid one.
-        failure: the tool's words if it said that it failed.
+        output: the verdict on the recorded answer.
+        fault: the problem of an invalid one.
+        failure: the tool's words if it reported a failure.
         unseen: True if that failure would have passed as data.
-        mentions: True if a good answer speaks of errors somewhere; a person should look.
+        mentions: True if a good answer mentions errors somewhere, for a person to check.
     """
 
     tool: str
@@ -80,7 +84,7 @@ class Judge:
 
     Args:
         contracts: one version per tool.
-        policy: corrections, caps and thresholds; access is ignored, because a recording does not say who called.
+        policy: corrections, caps and thresholds; access is ignored, because a recording does not name the caller.
 
     Raises:
         ContractError: two contracts claim one name.
@@ -96,7 +100,7 @@ class Judge:
         }
 
     def judge_call(self, call: Recording) -> CallVerdict:
-        """Return what the contracts say; nothing is run, and a call is judged by itself."""
+        """Return the verdict on one call, judged by itself; nothing is run."""
         found = self._catalogue.resolve_name(call.tool)
         if isinstance(found, Finding):
             reading = self._read_arguments(call, None)
@@ -147,7 +151,7 @@ class Judge:
 
     def _judge_output(self, judged: CallVerdict, call: Recording, held: _PreparedContract | None) -> CallVerdict:
         if call.fault is not None and held is not None and call.contract in (None, held.contract.id):
-            # The answer itself was not recorded: of another version nobody knows what it would have said.
+            # The answer itself was not recorded: the verdict of another version on it is unknown.
             return msgspec.structs.replace(judged, output="invalid", fault=call.fault)
         if call.output is UNSET and not call.is_error:
             return judged
@@ -176,12 +180,12 @@ def _may_run(reading: Reading, *, reads: bool) -> bool:
 
 
 def _without_envelope(contract: Contract) -> Contract:
-    """The contract for answers that a guard has already taken out of their envelope (our own trace)."""
+    """Return the contract for answers that a guard has already taken out of their envelope (our own trace)."""
     return contract if contract.envelope is None else dataclasses.replace(contract, envelope=None)
 
 
 def _failure_text(call: Recording, checked: OutputResult, contract: Contract) -> str | None:
-    """The tool's own words if it said that it failed. Data that was parsed and fits is not read again."""
+    """Return the tool's own words if it reported a failure. Data that was parsed and fits is not searched again."""
     if call.is_error is False:
         return None
     if checked.failure is not None:
@@ -194,13 +198,13 @@ def _failure_text(call: Recording, checked: OutputResult, contract: Contract) ->
 
 
 def _has_hidden_values(call: Recording) -> bool:
-    """True if the recording holds values that were taken out before it was written."""
+    """True if the recording holds values that were redacted before it was written."""
     given = call.arguments
     return HIDDEN in given if isinstance(given, str) else HIDDEN in str(given)
 
 
 def _value_at(value: Any, pointer: str) -> Any:
-    """What stands at a JSON pointer; None if nothing does."""
+    """Return the value at a JSON pointer; None if there is none."""
     try:
         return get_at(value, parse_pointer(pointer))
     except LookupError:

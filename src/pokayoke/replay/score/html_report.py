@@ -1,6 +1,10 @@
-"""A score as one HTML page: no script, no request, nothing from a recording that is not escaped.
+"""A score as one HTML page.
 
 The page brings its own content security policy, so that even a mistake here could fetch and run nothing.
+
+In: a summary.
+Out: one self-contained page.
+Never: a script, a request, or a recorded text that is not escaped.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ def html_report(shown: dict[str, Any]) -> str:
     """Return the page for a summary.
 
     Args:
-        shown: what `replay.summary.summary` returned.
+        shown: the result of `build_summary`.
     """
     body: list[str] = [_render_head(shown)]
     for index, one in enumerate(shown["contracts"]):
@@ -68,7 +72,7 @@ def html_report(shown: dict[str, Any]) -> str:
 
 
 def _escape_text(value: Any) -> str:
-    r"""Anything as text of the page: markup escaped, invisible and reordering characters made visible."""
+    r"""Return anything as text of the page: markup escaped, invisible and reordering characters made visible."""
     return escape(_UNSAFE.sub(lambda found: visible(found[0]), str(value)))
 
 
@@ -120,7 +124,7 @@ def _render_card(name: str, rate: dict[str, Any], *, known: bool) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Return a share in per cent; what is not all is never rounded up to 100 %, nor what is there down to 0 %."""
+    """Return a share in per cent; less than all is never rounded up to 100 %, nor more than nothing down to 0 %."""
     shown = f"{share * 100:.1f}"
     if share < 1 and shown == "100.0":
         return "99.9 %"
@@ -249,12 +253,12 @@ def _render_unread(shown: dict[str, Any]) -> str:
 
 
 def draw_bar(parts: Sequence[Part], *, whole: int | None = None, height: int = 14) -> str:
-    """Return one bar of stacked parts, as wide as its place.
+    """Return one bar of stacked parts, as wide as its container.
 
     Args:
-        parts: what it is made of, from the left.
-        whole: what the full width stands for; None is the sum of the parts.
-        height: of the bar, in pixels.
+        parts: its parts, from the left.
+        whole: the value of the full width; None is the sum of the parts.
+        height: in pixels.
     """
     total = max(whole or sum(size for _, size, _ in parts), 1)
     label = ", ".join(f"{name} {size:,}" for name, size, _ in parts if size)
@@ -263,7 +267,7 @@ def draw_bar(parts: Sequence[Part], *, whole: int | None = None, height: int = 1
     for name, size, kind in parts:
         if size <= 0:
             continue
-        # What is there is visible, however little it is.
+        # Every part is visible, however small it is.
         width = max(_BAR_WIDTH * size / total, 3.0)
         shapes.append(
             f'<rect class="{escape(kind)}" x="{left:.2f}" y="0" width="{width:.2f}" height="{height}">'
@@ -277,7 +281,7 @@ def draw_bar(parts: Sequence[Part], *, whole: int | None = None, height: int = 1
 
 
 def draw_gauge(share: float | None, kind: str) -> str:
-    """Return a ring that is filled as far as a share says; empty and dashed where there is none."""
+    """Return a ring that is filled by a share; dashed if the share is None."""
     round_ = 2 * 3.14159265 * _GAUGE_RADIUS
     open_ = '<svg class="gauge" viewBox="0 0 100 100" aria-hidden="true">'
     if share is None:

@@ -1,7 +1,8 @@
-"""Recordings and contracts -> counts: the four rates, output validity, coverage, differences.
+"""Counts the verdicts on recordings: the four rates, output validity, coverage, differences.
 
-What enters is anything a reader made of a file; what leaves is a `Score` that can be added to others, so that
-several processes can share the work. One call never changes what is said about another.
+In: what a reader returned for a file.
+Out: a `Score` that can be added to others, so that several processes can share the work.
+Never: a call that changes the verdict on another.
 """
 
 from __future__ import annotations
@@ -39,28 +40,28 @@ class Scorer:
 
     def __init__(self, judges: Sequence[Judge]) -> None:
         self.judges = tuple(judges)
-        # What is left to be seen of each contract's fields: once all were, nobody looks any more.
+        # The fields of each contract that have not occurred yet: once all have, calls are not searched any more.
         self._unseen = [{one.id: set(declared_fields(one.input_schema)) for one in judge.contracts} for judge in judges]
 
     def score_recordings(self, reads: Iterable[ReadResult], file: int = 0) -> Score:
         """Return the counts for some recordings.
 
         Args:
-            reads: what a reader made of the lines.
+            reads: what a reader returned for the lines.
             file: number of the file, for examples.
         """
         score = Score(tallies=[Tally() for _ in self.judges])
         for read in reads:
             if isinstance(read, UnreadRecord):
                 score.unread += 1
-                if len(score.first_unread) < 10:  # noqa: PLR2004 - enough to find the trouble
+                if len(score.first_unread) < 10:  # noqa: PLR2004 - enough to find the problem
                     score.first_unread.append((file, read.line, read.why))
                 continue
             score.calls += 1
             judged = [judge.judge_call(read) for judge in self.judges]
             for tally, one, unseen in zip(score.tallies, judged, self._unseen, strict=True):
                 self._count_verdict(tally.for_tool(one.contract or one.tool), read, one, file, unseen)
-            if len(judged) == 2:  # noqa: PLR2004 - a comparison is of two
+            if len(judged) == 2:  # noqa: PLR2004 - a comparison is between two
                 _compare_verdicts(score, read, judged[0], judged[1], file)
         return score
 
@@ -130,7 +131,7 @@ def _count_truth(tally: ToolTally, call: Recording, judged: CallVerdict) -> None
 
 
 def _parse_truth(given: Any) -> Any:
-    """The right arguments, None if there should have been no call, or the marker for "nobody knows"."""
+    """Return the right arguments, None if there should have been no call, or the marker for an unknown truth."""
     if given is UNSET:
         return _NO_TRUTH
     if isinstance(given, str):
@@ -148,7 +149,7 @@ def _count_output(tally: ToolTally, call: Recording, judged: CallVerdict, file: 
     tally.outputs += 1
     setattr(tally, verdict, getattr(tally, verdict) + 1)
     if verdict == "failed":
-        # Without its digits, a secret would no longer be known as one.
+        # Without its digits a secret would not be recognised any more.
         said = _DIGITS.sub("#", _redactor.redact_text(judged.failure or "")) or "(no words)"
         add_count(tally.words, said)
         tally.unseen += judged.unseen
@@ -167,10 +168,10 @@ def _count_output(tally: ToolTally, call: Recording, judged: CallVerdict, file: 
 
 
 def _compare_verdicts(score: Score, call: Recording, before: CallVerdict, after: CallVerdict, file: int) -> None:
-    """Note what the second set of contracts sees differently."""
+    """Count what the second set of contracts judges differently."""
     ways: list[tuple[str, Finding | None]] = []
     if (before.refusal is None) != (after.refusal is None):
-        if not (before.masked or after.masked):  # nobody knows what either would say to the hidden value
+        if not (before.masked or after.masked):  # the verdicts on the hidden value are unknown
             ways.append(("now refused" if after.refusal else "now runs", after.refusal or before.refusal))
     elif before.arguments is not None and after.arguments is not None and before.arguments != after.arguments:
         ways.append(("runs with other arguments", None))
@@ -185,18 +186,18 @@ def _compare_verdicts(score: Score, call: Recording, before: CallVerdict, after:
 
 
 def build_example(call: Recording, finding: Finding | None, shown: Any, file: int, message: str = "") -> Example:
-    """Return a call to look at: short, and without what looks like a secret."""
+    """Return a call for a person to check: short, and without anything that looks like a secret."""
     at = finding.at if finding else ""
     said = finding.message if finding else message
     text = "" if shown is UNSET else shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
-    # Cut twice: a secret must not lose the beginning it is known by, and searching must stay cheap.
+    # Cut twice: a secret must not lose the beginning that identifies it, and searching must stay cheap.
     text = _redactor.redact_text(text[: 4 * _SHOWN])
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return Example(file=file, line=call.line, at=at[:200], message=_redactor.redact_text(said[:_SHOWN]), shown=text)
 
 
 def declared_fields(schema: Any) -> Iterator[str]:
-    """The fields a schema declares, as paths: `/flights/*/date`."""
+    """Yield the fields a schema declares, as paths: `/flights/*/date`."""
     waiting: list[tuple[str, Any, int]] = [("", schema, 0)]
     found = 0
     while waiting and found < _MOST_FIELDS:
@@ -213,7 +214,7 @@ def declared_fields(schema: Any) -> Iterator[str]:
 
 
 def _present_fields(value: Any) -> Iterator[str]:
-    """The fields that are there, as the same paths."""
+    """Yield the fields of a value, as the same paths."""
     waiting: list[tuple[str, Any, int]] = [("", value, 0)]
     while waiting:
         path, node, depth = waiting.pop()

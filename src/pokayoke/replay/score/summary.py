@@ -1,4 +1,9 @@
-"""A score in words and numbers: one plain value that the terminal, `--json` and the page are made of."""
+"""A score as one plain value, which the terminal, `--json` and the page show.
+
+In: a score.
+Out: JSON values.
+Never: formatting.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,7 @@ _SHOWN_NUMBERS: Final = (
 
 
 class ContractSet(msgspec.Struct, frozen=True):
-    """One set of contracts and what it is called in reports."""
+    """One set of contracts, and its name in reports."""
 
     label: str
     judge: Judge
@@ -48,7 +53,7 @@ def build_summary(score: Score, files: Sequence[str], sets: Sequence[ContractSet
     """Return everything a report shows, as JSON values.
 
     Args:
-        score: what was counted.
+        score: the counts.
         files: names of the recordings, in the order they were added.
         sets: the sets of contracts, in the order of the tallies.
     """
@@ -74,7 +79,7 @@ def _change_summary(way: str, score: Score, files: Sequence[str]) -> dict[str, A
 
 
 def is_clean(shown: dict[str, Any]) -> bool:
-    """Return whether there is nothing to look at: all was read, nothing refused, no answer invalid, nothing changed."""
+    """Return whether a person has nothing to check: all was read, nothing refused, invalid or judged differently."""
     sets: list[dict[str, Any]] = shown["contracts"]
     return not shown["unread"] and not shown["changes"] and not any(one["refused"] or one["invalid"] for one in sets)
 

@@ -1,7 +1,11 @@
-"""The same work on every core: blocks of lines go out, counts come back; memory does not grow with the file.
+"""Scores files on several processes: blocks of lines go out, counts come back.
 
-At most two blocks per process are under way. A format whose records span lines is joined here and handed out as
+At most two blocks per process are in progress. A format whose records span lines is joined here and sent as
 recordings.
+
+In: opened recordings.
+Out: one `Score`.
+Never: memory that grows with the file.
 """
 
 from __future__ import annotations
@@ -29,12 +33,12 @@ _BATCH: Final = 1_000
 _PER_WORKER: Final = 2
 ReportProgress = Callable[[int, int], None]
 
-# What a worker inherits when it is forked: contracts may hold functions, which cannot be sent.
+# A forked worker inherits this: contracts may hold functions, which cannot be sent.
 _scorer: Scorer | None = None
 
 
 def default_jobs() -> int:
-    """Return how many processes may run at the same time here."""
+    """Return how many processes can run at the same time here."""
     affinity: Any = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -44,7 +48,7 @@ class Replay:
 
     Args:
         judges: one set of contracts, or two to compare.
-        jobs: number of processes; 1 does everything here.
+        jobs: number of processes; 1 does all work in this one.
     """
 
     def __init__(self, judges: Sequence[Judge], *, jobs: int = 1) -> None:
@@ -56,11 +60,11 @@ class Replay:
         self._files = 0
         if jobs > 1:
             _scorer = self._scorer
-            # Ctrl-C reaches every process of the terminal; the one here ends the others.
+            # Ctrl-C reaches every process of the terminal; this one ends the others.
             self._pool = ProcessPoolExecutor(
                 jobs, mp_context=multiprocessing.get_context("fork"), initializer=_ignore_interrupts
             )
-            # All processes are forked with the first task, before anybody starts a thread (a progress bar).
+            # All processes are forked with the first task, before any thread starts (such as a progress bar's).
             self._pool.submit(_start_processes).result()
 
     def __enter__(self) -> Self:
@@ -69,10 +73,10 @@ class Replay:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         global _scorer  # noqa: PLW0603 - as above
         if self._pool is not None:
-            if kind is not None:  # nobody wants what is under way
+            if kind is not None:  # the results are not needed any more
                 for process in list((self._pool._processes or {}).values()):  # noqa: SLF001 - before Python 3.14 there is no other way
                     process.terminate()
-            # Waited for also then: at its exit the interpreter would meet the pool's thread in the middle of its end.
+            # Wait in this case too: otherwise the exiting interpreter would meet the pool's thread while it ends.
             self._pool.shutdown(cancel_futures=True)
             _scorer = None
 
@@ -81,7 +85,7 @@ class Replay:
 
         Args:
             source: the opened file.
-            told: is told after every block how many bytes were read and how many calls scored so far.
+            told: called after every block with the bytes read and the calls scored so far.
 
         Raises:
             ConfigurationError: the file cannot be read to its end.
@@ -122,7 +126,7 @@ class Replay:
         return part.calls
 
     def _split_tasks(self, source: Source) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """What there is to do, piece by piece, and how far in the file each piece ends."""
+        """Yield the tasks, and how far in the file each one ends."""
         if not source.kind.build_reader().joins:
             for block in source.read_blocks():
                 yield (self._files, source.kind, block), block.read
@@ -143,10 +147,10 @@ class Replay:
 
 
 def _close_broken_pool(pool: ProcessPoolExecutor | None) -> None:
-    """Let a broken pool come to its end.
+    """Let a broken pool end.
 
-    Before Python 3.11.5 its own thread waits for ever until somebody reads what it is about to send to a process
-    that is dead, and the interpreter waits for that thread (python/cpython#94777).
+    Before Python 3.11.5 its own thread waits without end to send a task to a dead process, and the interpreter
+    waits for that thread (python/cpython#94777).
     """
     reader = getattr(getattr(pool, "_call_queue", None), "_reader", None)
     if sys.version_info < (3, 11, 5) and reader is not None:
