@@ -1,7 +1,7 @@
 """The same faulty model twice: unguarded and guarded, on real databases, files and a real web service.
 
-`play()` runs scenarios, `main()` shows them. Nothing in the table is written down beforehand: after
-each run the databases and files are asked what happened.
+`play()` runs scenarios, `main()` shows them. Every figure in the table is measured: after each run the databases
+and files are read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def play(scenario: Scenario) -> ScenarioResult:
 
 
 def main(*, json: bool = False, only: Sequence[str] | None = None, verbose: bool = False) -> int:
-    """Play the scenarios and show them.
+    """Play the scenarios and print the result.
 
     Args:
         json: print one JSON document instead of a table.
@@ -51,13 +51,13 @@ def main(*, json: bool = False, only: Sequence[str] | None = None, verbose: bool
         verbose: show every call of both runs, and what the guarded model read.
 
     Returns:
-        The exit code: 0 if every guarded run did what was wanted and nothing else, 1 if one did
-        not, 2 if there was nothing to play.
+        The exit code: 0 if every guarded run did exactly what was wanted, 1 if one did not, 2 if there was nothing
+        to play.
     """
     try:
         scenarios = select(only)
     except LookupError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - talk goes to stderr
+        print(error, file=sys.stderr)  # noqa: T201 - messages go to stderr
         return 2
     begun = time.monotonic()
     results = [play(scenario) for scenario in report.track_progress(scenarios, quiet=json)]

@@ -44,7 +44,7 @@ class Crm:
         ]
 
     def write_ticket(self, ticket_id: str, body: str) -> None:
-        """Let a customer write into a ticket (no tool: this is the world outside)."""
+        """Let a customer write into a ticket (not a tool: this happens outside the agent)."""
         self._db.write("UPDATE tickets SET body = ? WHERE ticket_id = ?", body, ticket_id)
 
     def tag_contact(self, user_id: str, tag: Literal["free", "pro", "enterprise"]) -> dict[str, Any]:

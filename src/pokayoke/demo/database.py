@@ -1,4 +1,4 @@
-"""One SQLite file, opened per statement: the plain way small back ends are written."""
+"""One SQLite file, opened per statement, as small back ends do it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The desk: files in a workspace, a catalogue search and old scripts, with the files around it."""
+"""The desk: files in a workspace, a catalogue search and old scripts, with files outside the workspace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Desk:
-    """A workspace folder, and beside it what must not be touched from inside.
+    """A workspace folder, next to files that must not be touched from inside.
 
     Args:
         home: an existing folder; the workspace is `home/workspace`.

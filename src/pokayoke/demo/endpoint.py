@@ -1,4 +1,4 @@
-"""The model behind its window, and the log of a run: the same for both loops."""
+"""The model behind its context window, and the log of a run: the same for both loops."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MAX_ROUNDS = 60
 
 
 class Endpoint:
-    """A scripted model that sees no more than fits its window.
+    """A scripted model that sees only what fits its window.
 
     Args:
         turns: the script.
-        window: tokens it can see; None is no limit. What does not fit is dropped from the front,
-            after the system prompt, without a word: as servers with a rolling window do.
+        window: tokens it can see; None is no limit. What does not fit is dropped from the front, after the system
+            prompt, without notice, as servers with a rolling window do.
     """
 
     def __init__(self, turns: Sequence[Any], window: int | None = None) -> None:
@@ -61,7 +61,7 @@ class RunLog:
     def add_call(
         self, tool: str, status: str, text: str, *, stop_reason: str | None = None, findings: Sequence[str] = ()
     ) -> None:
-        """Write down how one call ended: what the model read, the stop reason, the codes of the findings."""
+        """Record how one call ended: what the model read, the stop reason, the codes of the findings."""
         now = time.monotonic()
         self.longest, self._last = max(self.longest, now - self._last), now
         self.calls.append(

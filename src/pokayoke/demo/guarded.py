@@ -21,11 +21,11 @@ _COUNT = {"type": "integer", "minimum": 0}
 _RECORD = {"type": "object", "required": ["order_id", "sku", "amount"]}
 
 CONFIG = {"retry": {"initial": 0.05}}
-"""Everything is the safe default; only the wait before a retry is shorter than a second, for the demo."""
+"""The safe default; only the wait before a retry is shorter than a second, for the demo."""
 
 
 def tool_declarations(world: World) -> Mapping[str, Mapping[str, Any]]:
-    """Say about each tool what its function does not say by itself: effect, output, limits."""
+    """Return what the functions do not declare themselves: each tool's effect, output and limits."""
     return {
         "place_order": {"output": _object_schema(placed=_TEXT), "correctors": {"amount": "counter_suffix"}},
         "list_orders": {"effect": "read", "output": _object_schema(orders={"type": "array", "items": _RECORD})},
@@ -50,7 +50,7 @@ def tool_declarations(world: World) -> Mapping[str, Mapping[str, Any]]:
             "output": _object_schema(user_id=_TEXT, plan={"enum": ["free", "pro", "enterprise"]}, seats=_COUNT),
         },
         "get_price": {"effect": "read", "output": _object_schema(sku=_TEXT, cents=_COUNT)},
-        # An open schema on purpose: what an error inside a success looks like where nobody thought of it.
+        # An open schema on purpose: an error inside a success as it looks where it was not considered.
         "get_stock": {
             "effect": "read",
             "output": {"type": "object", "properties": {"units": _COUNT}, "required": ["sku", "units"]},

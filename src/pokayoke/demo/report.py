@@ -1,4 +1,4 @@
-"""How the demo is shown: one table and a summary for people, one JSON document for programs."""
+"""The output of the demo: a table and a summary for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rich.text import Text
 from pokayoke.demo.scenario import Scenario, ScenarioResult, Side
 
 _MAX_EFFECTS = 2
-"""Effects named one by one before the rest is counted."""
+"""Effects listed one by one before the rest is counted."""
 _HINT_LENGTH, _TEXT_LENGTH = 120, 600
 """Characters shown of what the model reads: in the table, and with --verbose and in JSON."""
 _WIDTH = 140
-"""Columns of the table where nobody tells how wide the terminal is."""
+"""Columns of the table if the width of the terminal is unknown."""
 
 
 def track_progress(scenarios: Sequence[Scenario], *, quiet: bool) -> Iterator[Scenario]:
-    """Hand on the scenarios with a progress bar on stderr, if somebody sees it."""
+    """Yield the scenarios with a progress bar on stderr, if that is a terminal."""
     console = Console(stderr=True)
     yield from track(scenarios, "playing", console=console, disable=quiet or not console.is_terminal, transient=True)
 
@@ -45,7 +45,7 @@ def print_table(results: Sequence[ScenarioResult], seconds: float, *, verbose: b
 
 
 def print_json(results: Sequence[ScenarioResult], seconds: float) -> None:
-    """Print everything that is known as one JSON document to stdout."""
+    """Print all results as one JSON document to stdout."""
     document = {
         "ok": all(result.guarded.is_clean for result in results),
         "seconds": round(seconds, 3),
@@ -67,7 +67,7 @@ def print_json(results: Sequence[ScenarioResult], seconds: float) -> None:
 
 
 def count_totals(results: Sequence[ScenarioResult]) -> dict[str, int]:
-    """Count over all scenarios what was wrong, lost and kept on each side."""
+    """Return how many effects were wrong, lost and kept on each side, over all scenarios."""
     return {
         "scenarios": len(results),
         "failure_kinds": sum(not result.scenario.good for result in results),
@@ -136,7 +136,7 @@ def _limit_lines(lines: Sequence[str], mark: str) -> Iterator[str]:
 
 
 def _describe_outcomes(side: Side) -> Iterator[Text]:
-    """Say in one line per kind of ending how the guarded calls ended, and what the model read first."""
+    """Return one line per kind of ending: how many guarded calls ended so, and what the model read first."""
     seen: dict[str, int] = {}
     for call in side.calls:
         why = f" ({call['stop_reason']}: {call['findings'][0]})" if call["stop_reason"] and call["findings"] else ""
@@ -171,7 +171,7 @@ def _clip_text(text: str, most: int) -> str:
 
 
 def _escape_unprintable(text: str) -> str:
-    """Make a text from a tool harmless for a terminal: nothing that is not printable gets through."""
+    """Return a text from a tool without unprintable characters, for a terminal."""
     return "".join(char if char.isprintable() else " " if char == "\n" else repr(char)[1:-1] for char in text)
 
 

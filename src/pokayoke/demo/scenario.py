@@ -1,7 +1,7 @@
-"""What a scenario is, and how its two runs are judged.
+"""Scenarios, and the judgement on their two runs.
 
-A scenario is a script of the model, a state of the world, and the effects the user wanted. Nothing
-in it says what happens: both runs are really executed and then the databases and files are asked.
+A scenario is a script of the model, a state of the world, and the effects the user wanted. Its outcome is measured:
+both runs are executed, and then the databases and files are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Turns = Callable[[World], Sequence[Any]]
 
 
 def _leave_world(_: World) -> None:
-    """Leave the world as it is."""
+    """Change nothing."""
 
 
 def _no_harm(_: RunLog) -> list[str]:
@@ -29,19 +29,19 @@ def _no_harm(_: RunLog) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One thing that goes wrong (or goes right), played against both loops.
+    """One thing that goes wrong (or right), run against both loops.
 
     Attributes:
         name: short name, for `--only`.
         kind: the kind of failure, in a few words.
         prompt: what the user asks.
-        turns: makes the script for a world; the same function serves both runs.
-        wanted: the effects the user asked for, as `World.facts` spells them.
+        turns: returns the script for a world; the same function serves both runs.
+        wanted: the effects the user asked for, as `World.read_facts` spells them.
         prepare: brings the world into its state before the run.
-        harm: names damage that is no effect in the world, from the log: an invented fact that was
-            read, a run that stood still.
+        harm: returns damage that is no effect in the world, from the log: an invented fact that was
+            read, a run that hung.
         window: tokens the model can see; None is no limit.
-        good: True for calls that are right and must pass.
+        good: True for correct calls, which must pass.
     """
 
     name: str
@@ -57,17 +57,17 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one of the two runs came to.
+    """The result of one of the two runs.
 
     Attributes:
         kept: wanted effects that happened.
-        wrong: effects nobody wanted, and harm.
+        wrong: unwanted effects, and harm.
         lost: wanted effects that did not happen.
         calls: one entry per call: tool, status, what the model read, and for guarded calls the
             stop reason and the codes of the findings.
         answer: the last text, or None if there was none.
-        stop_reason: what the run says about its end; None where nothing says anything.
-        requests: how often the model was asked.
+        stop_reason: the run's reason for its end; None without one.
+        requests: number of requests to the model.
         seconds: how long it took.
     """
 
@@ -82,7 +82,7 @@ class Side:
 
     @property
     def is_clean(self) -> bool:
-        """True if everything wanted happened and nothing else."""
+        """True if exactly what was wanted happened."""
         return not self.wrong and not self.lost
 
 
@@ -96,7 +96,7 @@ class ScenarioResult:
 
 
 def judge_side(scenario: Scenario, happened: Counter[str], log: RunLog, *, requests: int, seconds: float) -> Side:
-    """Compare what happened with what was wanted."""
+    """Return what happened, compared with what was wanted."""
     wanted = Counter(scenario.wanted)
     harm = [*scenario.harm(log)]
     if log.crash:
@@ -120,23 +120,23 @@ def _effect_lines(effects: Counter[str]) -> tuple[str, ...]:
 
 
 def read_tool_texts(messages: Sequence[Message]) -> str:
-    """Return the texts of the tools since the model last spoke: what it reads now."""
+    """Return the texts of tools since the model's last message: what it reads now."""
     latest = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
     return "\n".join(reversed([str(message.get("content") or "") for message in latest]))
 
 
 def retry_unless(evidence: str, turn: Any) -> Callable[[Sequence[Message]], Any]:
-    """A model that looks whether it worked: it says so if it reads the evidence, else `turn` is next."""
+    """Return a turn of a model that checks for success: it reports it if it reads the evidence, else `turn` is next."""
     return lambda messages: "Done." if evidence in read_tool_texts(messages) else turn
 
 
 def find_word(text: str, name: str) -> str | None:
-    """A model that takes the word after a name out of whatever it reads."""
+    """Return the word after a name in a text, as a model would pick it."""
     found = re.search(rf"{name}\W+(\w+)", text)
     return found.group(1) if found else None
 
 
 def find_number(text: str, names: str) -> float | None:
-    """A model that takes the number after one of the names (separated by `|`) out of whatever it reads."""
+    """Return the number after one of the names (separated by `|`) in a text, as a model would pick it."""
     found = re.search(rf"(?:{names})\W+(\d+(?:\.\d+)?)", text)
     return float(found.group(1)) if found else None

@@ -1,7 +1,7 @@
 """The shop: orders, refunds, charges, prices, parcels and stock on a real SQLite file.
 
-The functions are tools as people write them. They trust their arguments; SQLite stores a text in
-an integer column without a word. Standing between the model and this trust is somebody else's job.
+The functions are tools as people write them. They trust their arguments, and SQLite stores a text in an integer
+column without complaint. Validation is left to others.
 """
 
 from __future__ import annotations

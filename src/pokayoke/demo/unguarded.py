@@ -1,9 +1,9 @@
 """The loop people write, without pokayoke.
 
-Every habit in here is common: close the braces of JSON that does not parse, take the tool with the
-nearest name, drop fields the function does not know, join the digits of a text where a number
-belongs, try again on any exception, hand `str(result)` to the model, run what stands in the
-message whatever the stop reason is. None of it is a straw man; each one is in use.
+Every habit in here is common: close the braces of JSON that does not parse, take the tool with the nearest name,
+drop fields the function does not know, join the digits of a text where a number belongs, retry on any exception,
+pass `str(result)` to the model, run the calls of a message whatever its stop reason. None of it is invented; each
+one is in use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], prompt
             try:
                 text = _run_call(call, tools)
             except SystemExit as error:
-                # The demo outlives what would have been the end of the agent's process.
+                # The demo survives what would have ended the agent's process.
                 log.crash = f"SystemExit({error.code})"
                 return log
             log.add_call(call.name, "ran" if not text.startswith("Error") else "error", text)
@@ -56,13 +56,13 @@ def _run_call(call: ToolCall, tools: Mapping[str, Callable[..., Any]]) -> str:
     try:
         function = _nearest_tool(call.name, tools)
         arguments = _fit_arguments(_load_arguments(arguments_text(call)), function)
-    except Exception as error:  # noqa: BLE001 - what such loops do
+    except Exception as error:  # noqa: BLE001 - as such loops do
         return f"Error: {error}"
     failure: Exception | None = None
     for _ in range(ATTEMPTS):
         try:
             return _dump_result(function(**arguments))
-        except Exception as error:  # noqa: BLE001 - what such loops do
+        except Exception as error:  # noqa: BLE001 - as such loops do
             failure = error
     return f"Error: {failure}"
 

@@ -33,11 +33,11 @@ class Upstream:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def break_with(self, spoil: Callable[[dict[str, Any]], Response] | None) -> None:
-        """From now on, answer with what `spoil` makes of a good record; None is back to normal."""
+        """Answer with what `spoil` makes of a good record from now on; None ends that."""
         self._spoil = spoil
 
     def fetch_record(self, path: str) -> dict[str, Any]:
-        """GET a record; returns the response as it came, whatever it is."""
+        """GET a record; returns the response unchanged."""
         with self._opener.open(f"{self._server_url()}/{path}", timeout=10.0) as response:
             return {
                 "status": response.status,

@@ -17,7 +17,7 @@ from pokayoke.testing import Faults, faulty
 
 
 class World:
-    """Everything the tools can change, and a way to ask afterwards what they did.
+    """Everything the tools can change, and the facts to compare afterwards.
 
     Args:
         folder: an empty folder.
@@ -49,18 +49,18 @@ class World:
         }
 
     def read_facts(self) -> Counter[str]:
-        """Ask the databases and the folder what is the case now."""
+        """Return the facts in the databases and the folder now."""
         return Counter([*self.shop.read_facts(), *self.crm.read_facts(), *self.desk.read_facts()])
 
     def close(self) -> None:
-        """Let go of what hangs and stop the service."""
+        """Release hanging calls and stop the service."""
         for faults in self.faults.values():
             faults.release()
         self.upstream.close()
 
 
 def diff_facts(before: Counter[str], after: Counter[str]) -> Counter[str]:
-    """Return what happened between two states of the world.
+    """Return what changed between two states of the world.
 
     A fact that appeared is an effect. A fact that vanished is one too (`gone: ...`), unless a fact
     about the same thing (the part before the colon) took its place.
@@ -74,7 +74,7 @@ def diff_facts(before: Counter[str], after: Counter[str]) -> Counter[str]:
 
 @contextmanager
 def new_world() -> Generator[World]:
-    """Make a world in a temporary folder, and take it down with everything in it."""
+    """Create a world in a temporary folder, and delete both afterwards."""
     with tempfile.TemporaryDirectory(prefix="pokayoke-demo-", ignore_cleanup_errors=True) as folder:
         world = World(Path(folder))
         try:

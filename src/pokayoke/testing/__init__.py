@@ -1,6 +1,6 @@
-"""What a guarded agent is tested with when there is no model: see `docs/guides/testing.md`.
+"""Tests a guarded agent without a model: see `docs/guides/testing.md`.
 
-Nothing in the rest of the package imports this one.
+No other part of the package imports this one.
 """
 
 from pokayoke.testing.clock import FrozenClock

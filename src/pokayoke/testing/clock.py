@@ -1,4 +1,4 @@
-"""Time that stands still until it is told to move."""
+"""A clock that stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import threading
 
 
 class FrozenClock:
-    """A wall clock and a monotonic clock that move together, and only when told: `Guard(..., clock=...)`.
+    """A wall clock and a monotonic clock that only move together, by `advance`: `Guard(..., clock=...)`.
 
     Args:
         now: the wall-clock time in seconds since the epoch (2026-01-01 00:00:00 UTC by default).
         monotonic: the reading of the monotonic clock in seconds.
 
     Attributes:
-        slept: every duration that was slept, in seconds, in order.
+        slept: every sleep in seconds, in order.
     """
 
     def __init__(self, now: float = 1_767_225_600.0, *, monotonic: float = 1_000.0) -> None:
@@ -31,10 +31,10 @@ class FrozenClock:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on both clocks.
+        """Advance both clocks.
 
         Args:
-            seconds: how much, zero or more.
+            seconds: how far, zero or more.
 
         Raises:
             ValueError: `seconds` is negative; a monotonic clock never goes back. See `set_back`.
@@ -51,10 +51,10 @@ class FrozenClock:
             self._now -= seconds
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass at once, and note them in `slept`."""
+        """Advance both clocks by `seconds`, and record them in `slept`."""
         self.slept.append(seconds)
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Let `seconds` pass at once in async code. See `sleep`."""
+        """Advance both clocks by `seconds` in async code. See `sleep`."""
         self.sleep(seconds)

@@ -1,8 +1,8 @@
-"""Crash points: stop at a named step, the way a machine stops.
+"""Crash points: stop at a named step, as a crash of the machine would.
 
 A guard announces the steps of a write as it takes them (`Guard(..., on_step=...)`): `after_claim`,
-`before_invoke`, `after_invoke`, `after_settle`. A crash point is put there and stops the process at
-the n-th time; what is left in the store is what the next process finds.
+`before_invoke`, `after_invoke`, `after_settle`. A crash point stops the process at the n-th time of a step; the
+next process finds what is left in the store.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 STEPS = ("after_claim", "before_invoke", "after_invoke", "after_settle")
-"""The steps a guard announces, in the order in which a write takes them."""
+"""The steps a guard announces, in the order of a write."""
 
 
 class Crash(BaseException):
-    """Stands in for the end of the process, where a test wants to stay alive.
+    """Replaces the end of the process, for a test that must stay alive.
 
-    It is no `Exception`, so nothing that handles failures can swallow it.
+    It is not an `Exception`, so no handler of failures can swallow it.
     """
 
 
@@ -31,7 +31,7 @@ class CrashPoint:
 
     Args:
         step: name of the step.
-        n: at which passing, 1 for the first.
+        n: which time, 1 for the first.
         how: `kill` sends SIGKILL to this process: no `finally`, no `atexit`, no flush. `raise`
             raises `Crash` in the calling thread.
 
@@ -53,7 +53,7 @@ class CrashPoint:
         self._lock = threading.Lock()
 
     def __call__(self, step: str) -> None:
-        """Note the step, and stop if it is the one."""
+        """Record the step, and stop if it is the chosen one."""
         with self._lock:
             self.passed.append(step)
             if step != self._step:
@@ -78,7 +78,7 @@ def run_script(
     environment: Mapping[str, str] | None = None,
     timeout: float = 30.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python source in a process of its own, so that a crash point can kill it.
+    """Run Python source in a process of its own, which a crash point can kill.
 
     Args:
         source: the program.
@@ -87,7 +87,7 @@ def run_script(
         timeout: seconds after which it is killed.
 
     Returns:
-        The finished process with its output as text. Ask `died(...)` about its `returncode`.
+        The finished process with its output as text. Pass its `returncode` to `died`.
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time.
@@ -103,5 +103,5 @@ def run_script(
 
 
 def died(returncode: int) -> bool:
-    """Tell whether a process with this return code was killed by a crash point."""
+    """Return whether a process with this return code was killed by a crash point."""
     return returncode == -signal.SIGKILL

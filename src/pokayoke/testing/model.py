@@ -1,8 +1,8 @@
-"""A model that says what it is told to say, in the shapes providers use.
+"""A model that plays a script, in the formats of the providers.
 
-A guarded agent can be tested without a model: what matters is what the model *asks for*, and that
-can be written down. A turn is a text, one or several tool calls, a whole `Reply`, or a function of
-the history that returns one of these (for a model that reacts to what it reads).
+A guarded agent can be tested without a model: only the calls the model *asks for* matter, and those can be written
+down. A turn is a text, one or several tool calls, a whole `Reply`, or a function of the history that returns one of
+these (for a model that reacts to what it reads).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pokayoke.core.call import ToolCall
 
 Message = Mapping[str, Any]
 
-# Which word each provider has for the same end of a message.
+# Each provider's word for the same end of a message.
 _ANTHROPIC_STOPS = {"tool_calls": "tool_use", "stop": "end_turn", "length": "max_tokens"}
 
 
@@ -31,8 +31,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         text: what it says.
         calls: the tool calls it asks for, in order.
-        stop_reason: why the message ended, in OpenAI's words (`stop`, `tool_calls`, `length`).
-            None stands for the honest one.
+        stop_reason: why the message ended, in OpenAI's words (`stop`, `tool_calls`, `length`). None derives it
+            from the calls.
     """
 
     text: str = ""
@@ -45,7 +45,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         return self.stop_reason or ("tool_calls" if self.calls else "stop")
 
     def openai(self) -> dict[str, Any]:
-        """Return the reply as a chat completion; arguments stay the text they are."""
+        """Return the reply as a chat completion; arguments stay as written."""
         message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
         if self.calls:
             message["tool_calls"] = [
@@ -68,8 +68,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     def anthropic(self) -> dict[str, Any]:
         """Return the reply as an Anthropic message.
 
-        That API sends `input` as an object. Arguments that are not the text of an object are handed
-        on as the text itself: what an accumulator of `partial_json` is left with.
+        That API sends `input` as an object. Arguments that are not the text of an object are passed as the text itself,
+        which is what an accumulator of `partial_json` holds then.
         """
         content: list[dict[str, Any]] = [{"type": "text", "text": self.text}] if self.text else []
         content += [
@@ -88,7 +88,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def _estimate_usage(self, into: str, out: str) -> dict[str, int]:
-        # Four characters per token is the usual rule of thumb; nothing may depend on it.
+        # Four characters per token is the usual rule of thumb; no test may depend on it.
         written = len(self.text) + sum(len(arguments_text(call)) + len(call.name) for call in self.calls)
         return {into: 0, out: -(-written // 4)}
 
@@ -97,18 +97,18 @@ class ScriptedModel:
     """A model that plays a script, one turn per request.
 
     Args:
-        turns: what it answers, in order. See the module for what a turn may be.
-        then: the text of every answer after the last turn. None (the default) makes one turn too
-            many a `ScriptExhausted`, so that a test notices an agent that does not stop.
+        turns: its answers, in order. See the module for the kinds of turns.
+        then: the text of every answer after the last turn. None (the default) raises `ScriptExhausted` for one turn
+            too many, so that a test notices an agent that does not stop.
 
     Attributes:
-        seen: the history it was shown at each request, copied.
-        offered: the tools it was offered at each request.
+        seen: the history at each request, copied.
+        offered: the tools offered at each request.
 
     Calls without an id are numbered `call_1`, `call_2`, ... over the whole script.
 
     Raises:
-        TypeError: the script is one text, of which every letter would be a turn.
+        TypeError: the script is one text, whose letters would be the turns.
     """
 
     def __init__(self, turns: Iterable[Any], *, then: str | None = None) -> None:
@@ -127,7 +127,7 @@ class ScriptedModel:
 
     @property
     def remaining(self) -> int:
-        """How many turns of the script nobody asked for."""
+        """How many turns of the script are left."""
         return max(0, len(self._turns) - self.requests)
 
     def __call__(self, messages: Sequence[Message] = (), tools: Iterable[Any] | None = None) -> Reply:
@@ -192,19 +192,18 @@ def ask(
     occurrence: int = 0,
     **fields: Any,
 ) -> ToolCall:
-    """Write down a tool call the way a model sends it: its arguments are text.
+    """Return a tool call as a model sends it: its arguments are text.
 
     Args:
         name: the tool, spelt as the model spells it.
-        arguments: the argument text, kept as it is (break it as you like), or a dict.
+        arguments: the argument text, kept unchanged (damage it as you like), or a dict.
         id: the call id; without one the scripted model numbers it.
-        confidence: what the host would say about this call, 0 to 1.
-        occurrence: number of a wanted repetition.
-        fields: the arguments, where that reads better than a dict; one called `id`, `confidence` or
-            `occurrence` needs the dict.
+        confidence: the host's confidence in this call, 0 to 1.
+        occurrence: number of an intended repetition.
+        fields: the arguments as keywords; one called `id`, `confidence` or `occurrence` needs the dict.
 
     Raises:
-        TypeError: fields beside an argument text, into which nobody could put them.
+        TypeError: fields next to an argument text.
     """
     if fields and isinstance(arguments, str):
         raise TypeError(f"ask({name!r}) has an argument text: write {', '.join(fields)} into it, or give a dict")
@@ -213,7 +212,7 @@ def ask(
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Return the arguments of a call as text, whatever they are."""
+    """Return the arguments of a call as text."""
     if isinstance(call.arguments, dict):
         return json.dumps(call.arguments, ensure_ascii=False)
     return call.arguments if isinstance(call.arguments, str) else call.arguments.decode("utf-8", "replace")

@@ -19,20 +19,20 @@ FailOn = str | Iterable[str] | Mapping[str, Iterable[int]] | Callable[[str, int]
 
 
 class FailingStore(Store):
-    """Wraps a store; calls of its methods fail where told, the rest goes through.
+    """Wraps a store; chosen calls of its methods fail, all others go through.
 
     Args:
         store: the real one.
         fail_on: which calls fail: the name of a method (every call of it), several names, a mapping
             of a name to the numbers of its calls (1 for the first), or a function
-            `(name, number) -> bool`. An asynchronous method goes by the name of its plain twin. A name
-            or number that no call has is a ValueError: nothing would ever fail.
-        after: True lets the store do it first and loses only the answer, as a cut connection does.
-        error: makes the exception that is raised.
+                `(name, number) -> bool`. An asynchronous method has the name of its synchronous twin. A name or number
+                that no call has is a ValueError, because nothing would ever fail.
+            after: True to let the store act first and lose only the answer, as a cut connection does.
+            error: returns the exception to raise.
 
     Attributes:
         calls: name of every method that was called, in order.
-        failed: name of every call that was made to fail, in order.
+        failed: name of every call that failed, in order.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class FailingStore(Store):
         self._lock = threading.Lock()
 
     def fail_on(self, rule: FailOn) -> None:
-        """Change which calls fail from now on; `()` heals the store. Numbers go on counting."""
+        """Change which calls fail from now on; `()` repairs the store. Numbers go on counting."""
         self._fails = _parse_rule(rule)
 
     def run(self, operation: Operation[T]) -> T:
-        """See `Store.run`. An operation goes by the name of the method that asked for it."""
+        """See `Store.run`. An operation has the name of the method that runs it."""
         return self._run_or_fail(operation.name, lambda: self._store.run(operation))
 
     async def arun(self, operation: Operation[T]) -> T:
@@ -117,7 +117,7 @@ class FailingStore(Store):
         return self._run_or_fail("close", self._store.close)
 
     def __getattr__(self, name: str) -> Any:
-        # What only this kind of store has shows through.
+        # Attributes of this kind of store only show through.
         return getattr(self._store, name)
 
     def _run_or_fail(self, name: str, operation: Callable[[], T]) -> T:
@@ -162,7 +162,7 @@ def _require_method(name: str) -> str:
     method = None if name.startswith("_") else getattr(Store, name, None)
     if inspect.iscoroutinefunction(method):
         raise ValueError(f"{name!r} would never fail: asynchronous calls go by the plain name, {name[1:]!r}")
-    if not callable(method) or name == "run":  # an operation goes by the name of the method that asked for it
+    if not callable(method) or name == "run":  # an operation has the name of the method that runs it
         raise ValueError(f"no store has a method {name!r} that is called by that name, so it would never fail")
     return name
 

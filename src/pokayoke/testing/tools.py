@@ -1,8 +1,8 @@
-"""Tools that fail the way real ones do, on the calls you choose.
+"""Tools that fail as real ones do, on the calls you choose.
 
-`faulty(tool, faults)` wraps a function or a contract. The first call suffers the first fault, the
-second call the second, and so on; calls beyond the list are left alone. A fault is a name from
-`FAULTS` or a value made by one of the functions in here, where it takes options.
+`faulty(tool, faults)` wraps a function or a contract. The first call gets the first fault, the second call the
+second, and so on; calls beyond the list succeed. A fault is a name from `FAULTS`, or the result of one of the
+functions here if it takes options.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One way to fail.
 
     Args:
-        name: what the log calls it.
+        name: its name in the log.
         effect: when the wrapped tool runs: `first` (before anything goes wrong), `last` (after the
             pause: a late effect) or `never`.
-        seconds: how long the call stands still.
-        error: makes the exception the call ends with, if it ends with one.
-        change: makes what the caller gets out of what the tool returned (None where it never ran).
+        seconds: how long the call pauses.
+        error: returns the exception the call ends with, if it ends with one.
+        change: turns the tool's return value (None if it never ran) into what the caller gets.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OK = Fault(name="ok")
-"""The call is left alone."""
+"""The call succeeds unchanged."""
 
 
 def html_page(page: str = MAINTENANCE_PAGE, *, status: int = 200, effect: Effect = "first") -> Fault:
@@ -80,7 +80,7 @@ def error_inside_success(message: str = "upstream timed out") -> Fault:
 
 
 def drifted_schema(rename: Mapping[str, str] | None = None) -> Fault:
-    """The answer has moved on: fields renamed as given, or all of it one level deeper."""
+    """The answer has another schema: fields renamed as given, or all of it one level deeper."""
     if rename is None:
         return Fault(name="drifted_schema", change=lambda result: {"api_version": 2, "data": _wire_value(result)})
     names = dict(rename)
@@ -101,7 +101,7 @@ def oversized(chars: int = 1_000_000) -> Fault:
 
 
 def hang(seconds: float = 60.0, *, effect: Effect = "first") -> Fault:
-    """The call stands still for `seconds`, or until `Faults.release()`; then it goes on as if nothing was."""
+    """The call pauses for `seconds`, or until `Faults.release()`; then it goes on normally."""
     return Fault(name="hang", effect=effect, seconds=seconds)
 
 
@@ -111,7 +111,7 @@ def raise_before(error: Callable[[], BaseException] = lambda: ConnectionError("c
 
 
 def raise_after(error: Callable[[], BaseException] = lambda: ConnectionError("connection reset by peer")) -> Fault:
-    """The tool did its work, and then the call raises: the answer was lost."""
+    """The tool does its work, and then the call raises: the answer is lost."""
     return Fault(name="raise_after", error=error)
 
 
@@ -157,15 +157,15 @@ FAULTS: Mapping[str, Callable[[], Fault]] = {
     "raise_before": raise_before,
     "truncated_json": truncated_json,
 }
-"""Every fault by its name, as it is without options: ready for `pytest.mark.parametrize`."""
+"""Every fault by its name, without options: ready for `pytest.mark.parametrize`."""
 
 
 class Happening(msgspec.Struct, frozen=True):
     """One call of a faulty tool.
 
     Args:
-        arguments: what it was called with.
-        fault: name of the fault it suffered, or `ok`.
+        arguments: its arguments.
+        fault: name of its fault, or `ok`.
         effect: True if the wrapped tool ran to its end.
     """
 
@@ -175,19 +175,19 @@ class Happening(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """The plan of a faulty tool, and the log of what became of it.
+    """The plan of a faulty tool, and the log of its calls.
 
     Args:
-        faults: names or values, in the order of the calls; `ok` leaves a call alone.
-        then: what every later call suffers.
+        faults: names or values, in the order of the calls; `ok` lets a call succeed.
+        then: the fault of every later call.
 
     Attributes:
         log: one `Happening` per finished call, in the order in which they ended.
-        started: how many calls began.
+        started: how many calls started.
 
     Raises:
         ValueError: a name that is not in `FAULTS`.
-        TypeError: one name, of which every letter would be a fault.
+        TypeError: the faults are one text, whose letters would be the names.
     """
 
     def __init__(self, faults: Iterable[str | Fault], *, then: str | Fault = OK) -> None:
@@ -210,13 +210,13 @@ class Faults:
         self._released.set()
 
     def next(self) -> Fault:
-        """Return the fault of the call that begins now."""
+        """Return the fault of the call that starts now."""
         with self._lock:
             self.started += 1
             return self._plan[self.started - 1] if self.started <= len(self._plan) else self._then
 
     def pause(self, seconds: float) -> None:
-        """Stand still for `seconds`, or until `release()`."""
+        """Pause for `seconds`, or until `release()`."""
         self._released.wait(seconds)
 
 
@@ -241,7 +241,7 @@ def faulty(tool: Any, faults: Faults | Iterable[str | Fault]) -> Any:
     if isinstance(tool, Contract):
         if tool.handler is None:
             raise ValueError(f"{tool.id} has no handler that could fail; wrap the function that is invoked")
-        # The function beside a handler that converts is what a direct call of the contract runs.
+        # Next to a handler that converts, this function is what a direct call of the contract runs.
         function = tool.function and faulty(tool.function, plan)
         return dataclasses.replace(tool, handler=faulty(tool.handler, plan), function=function)
     return _async_tool(tool, plan) if inspect.iscoroutinefunction(tool) else _sync_tool(tool, plan)
@@ -302,7 +302,7 @@ def _bind_arguments(tool: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 def _wire_value(result: Any) -> Any:
-    """What an answer would be on the wire before it is encoded."""
+    """Return an answer as it would be on the wire before it is encoded."""
     if isinstance(result, Raw):
         return result.body if isinstance(result.body, str) else result.body.decode("utf-8", "replace")
     if dataclasses.is_dataclass(result) and not isinstance(result, type):

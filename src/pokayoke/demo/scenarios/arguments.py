@@ -1,4 +1,4 @@
-"""Arguments that are wrong, and one kind that only looks wrong."""
+"""Wrong arguments, and one kind that only looks wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pokayoke.testing import Reply, ask
 
 
 def cut_in_number() -> Scenario:
-    """The text of the arguments ends inside a number; closing the brace makes another amount of it."""
+    """The text of the arguments ends inside a number; closing the brace changes the amount."""
     return Scenario(
         name="cut-in-number",
         kind="argument JSON cut inside a number",
@@ -21,7 +21,7 @@ def cut_in_number() -> Scenario:
 
 
 def cut_but_parses() -> Scenario:
-    """The message was cut and a stream helper completed it: the JSON parses, the stop reason tells."""
+    """The message was cut and a stream helper completed it: the JSON parses, only the stop reason shows it."""
     return Scenario(
         name="cut-but-parses",
         kind="cut message whose JSON parses (finish_reason=length)",
@@ -95,7 +95,7 @@ def number_word() -> Scenario:
 
 
 def two_amounts() -> Scenario:
-    """One key, two values: parsers keep the last without a word."""
+    """One key, two values: parsers keep the last without notice."""
     return Scenario(
         name="two-amounts",
         kind="duplicate key with two amounts",
@@ -109,7 +109,7 @@ def two_amounts() -> Scenario:
 
 
 def placeholder_argument() -> Scenario:
-    """The model does not know the customer and leaves the blank of its template in."""
+    """The model does not know the customer and leaves its template's placeholder in."""
     return Scenario(
         name="placeholder",
         kind='placeholder argument ("<user_id>")',

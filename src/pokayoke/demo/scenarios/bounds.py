@@ -1,4 +1,4 @@
-"""Paths that climb out, a history that outgrows the window, a ticket that gives orders."""
+"""Paths that leave the workspace, a history that outgrows the window, a ticket that gives orders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDS = 25
 
 
 def path_escape() -> Scenario:
-    """A relative path climbs out of the workspace."""
+    """A relative path leaves the workspace."""
     return Scenario(
         name="path-escape",
         kind="path that climbs out of the workspace (../)",
@@ -43,7 +43,7 @@ def path_prefix() -> Scenario:
 
 
 def context_overflow() -> Scenario:
-    """A long talk: what the user said at its beginning falls out of the window without a word."""
+    """A long conversation: what the user said at its beginning falls out of the window without notice."""
 
     def ship_items(messages: Sequence[Message]) -> Any:
         told = any("not to C3" in str(message["content"]) for message in messages if message["role"] == "user")
@@ -85,7 +85,7 @@ def ticket_breaks_out() -> Scenario:
 
 
 def ticket_gives_orders() -> Scenario:
-    """The same ticket and a model that obeys whatever it reads: closing asks a person first."""
+    """The same ticket and a model that obeys everything it reads: closing a ticket needs approval first."""
     close = [ask("close_ticket", ticket_id=ticket) for ticket in ("T1", "T2", "T3")]
 
     def obey_ticket(messages: Sequence[Message]) -> Any:

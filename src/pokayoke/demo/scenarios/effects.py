@@ -11,7 +11,7 @@ from pokayoke.demo.world import World
 from pokayoke.testing import Fault, Faults, ask, hang
 
 HANG_SECONDS = 1.5
-"""A run that waits until the tool lets go has been harmed; the tool's contract allows 0.3 s."""
+"""A run that waits until the tool returns counts as harmed; the tool's contract allows 0.3 s."""
 
 
 def charged_twice() -> Scenario:
@@ -40,7 +40,7 @@ def parallel_duplicate() -> Scenario:
 
 
 def duplicate_order() -> Scenario:
-    """An order, sent again three turns later because the model forgot that it had."""
+    """An order, repeated three turns later because the model forgot that it had ordered."""
     order = ask("place_order", user_id="U1", sku="S1", amount=2, currency="CNY")
     return Scenario(
         name="duplicate-order",
@@ -52,7 +52,7 @@ def duplicate_order() -> Scenario:
 
 
 def hanging_tool() -> Scenario:
-    """The carrier does not answer; everything behind it waits."""
+    """The carrier does not answer; every later call waits."""
 
     def find_harm(log: RunLog) -> list[str]:
         return [f"the run stood still for {log.longest:.1f} s"] if log.longest >= HANG_SECONDS else []
@@ -73,7 +73,7 @@ def hanging_tool() -> Scenario:
 
 
 def exiting_tool() -> Scenario:
-    """A script that was made for the command line calls `sys.exit`."""
+    """A script made for the command line calls `sys.exit`."""
     return Scenario(
         name="exiting-tool",
         kind="tool that calls sys.exit",
@@ -89,7 +89,7 @@ def exiting_tool() -> Scenario:
 
 
 def failing_before() -> Scenario:
-    """The carrier refuses the first connection; a read may simply be tried again."""
+    """The carrier refuses the first connection; a read may be retried."""
 
     def mail_place(messages: Sequence[Message]) -> Any:
         place = "Leipzig" if "Leipzig" in str(messages[-1]["content"]) else "somewhere"

@@ -1,4 +1,4 @@
-"""Calls that are right. A guard that stops these is switched off, so they count as much as the rest."""
+"""Correct calls. A guard that stops these would be switched off, so they count as much as the rest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def two_orders() -> Scenario:
 
 
 def wanted_repetition() -> Scenario:
-    """The user wants the same order a second time; the host says so with its number."""
+    """The user wants the same order a second time; the host marks it by its occurrence number."""
     order = {"user_id": "U1", "sku": "S1", "amount": 1, "currency": "EUR"}
     return Scenario(
         name="wanted-repetition",
@@ -66,7 +66,7 @@ def counting_word() -> Scenario:
 
 
 def other_spelling() -> Scenario:
-    """Another spelling of the name and of the number: the same meaning, without a rival."""
+    """Another spelling of the name and of the number: the same meaning, and no other one is possible."""
     return Scenario(
         name="other-spelling",
         kind='another spelling (Place-Order, "2")',
@@ -107,7 +107,7 @@ def note_in_workspace() -> Scenario:
 
 
 def same_read_twice() -> Scenario:
-    """A read may be repeated: it is asked again, not answered from memory."""
+    """A read may be repeated: the tool is called again, not answered from memory."""
     look = ask("count_contacts", segment="paying")
     return Scenario(
         name="same-read-twice",

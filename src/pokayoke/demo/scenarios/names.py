@@ -7,7 +7,7 @@ from pokayoke.testing import ask
 
 
 def invented_name() -> Scenario:
-    """The name nearest to a harmless invention deletes the contacts."""
+    """The tool with the name nearest to a harmless invention deletes the contacts."""
     return Scenario(
         name="invented-name",
         kind="invented tool name (list_contacts, nearest: delete_contacts)",
@@ -17,7 +17,7 @@ def invented_name() -> Scenario:
 
 
 def phantom_tool() -> Scenario:
-    """A tool of another toolset: without a list of what exists the model tries it for ever."""
+    """A tool of another toolset: without a list of the existing ones the model keeps trying it."""
     lost = ask("browser_navigate", url="https://shop.example/s1")
     found = ask("search_catalogue", query="S1")
 

@@ -1,7 +1,7 @@
 """Tools that answer with something else than they promised.
 
-The model in these scenarios does what models do: it takes the field it needs out of whatever it
-reads, fills in what is missing, and writes.
+The model in these scenarios behaves as models do: it takes the field it needs out of what it reads, fills in what is
+missing, and writes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _break_upstream(spoil: ResponseMaker) -> Callable[[World], None]:
 
 
 def _tag_from_profile(user: str) -> Callable[[Sequence[Message]], Any]:
-    """Tag a customer with the plan that stands in what was read, or with a guess."""
+    """Tag a customer with the plan in the output that was read, or with a guess."""
 
     def tag_customer(messages: Sequence[Message]) -> Any:
         plan = find_word(read_tool_texts(messages), "plan")
@@ -76,7 +76,7 @@ def crm_incident() -> Scenario:
 
 
 def html_field() -> Scenario:
-    """Valid JSON with a web page where the plan belongs."""
+    """Valid JSON with a web page in place of the plan."""
     return Scenario(
         name="html-field",
         kind="HTML inside a field of valid JSON",
@@ -87,7 +87,7 @@ def html_field() -> Scenario:
 
 
 def truncated_output() -> Scenario:
-    """The profile breaks off in the middle of the word that matters."""
+    """The profile breaks off in the middle of the decisive word."""
     return Scenario(
         name="truncated-output",
         kind="tool output cut mid-stream",
@@ -113,7 +113,7 @@ def drifted_schema() -> Scenario:
 
 
 def error_inside_success() -> Scenario:
-    """`ok`, a zero, and an error beside it: the model sees an empty shelf and buys."""
+    """`ok`, a zero, and an error next to them: the model sees an empty shelf and buys."""
 
     def buy_if_sold_out(messages: Sequence[Message]) -> Any:
         sold_out = find_number(read_tool_texts(messages), "units") == 0
@@ -131,7 +131,7 @@ def error_inside_success() -> Scenario:
 
 
 def unserialisable_output() -> Scenario:
-    """A generator comes back; its repr is sent to the customer."""
+    """A tool returns a generator; its repr is sent to the customer."""
 
     def mail_figures(messages: Sequence[Message]) -> Any:
         orders = find_number(read_tool_texts(messages), "orders")
@@ -157,7 +157,7 @@ def unserialisable_output() -> Scenario:
 
 
 def oversized_output() -> Scenario:
-    """A search answers with a million characters; the user's own words fall out of the window."""
+    """A search returns a million characters; the user's own words fall out of the window."""
 
     def ship_items(messages: Sequence[Message]) -> Any:
         if "hits" not in read_tool_texts(messages):
@@ -183,7 +183,7 @@ def oversized_output() -> Scenario:
 
 
 def stale_profile() -> Scenario:
-    """The second look at a profile fails: the last good answer may be read, not written from."""
+    """The second read of a profile fails: the last good answer may be read, but no write may build on it."""
 
     def build_turns(world: World) -> Sequence[Any]:
         def profile_turn(spoil: ResponseMaker | None) -> Callable[[Sequence[Message]], Any]:
