@@ -131,7 +131,7 @@ def test_more_processes_than_any_machine_needs_are_refused(shell, folder, jobs):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--share", "0.5"), "name its FILE"), (("--sample", "s.jsonl", "--share", "half"), "such as 0.1, or 10%"),
+        (("--share", "0.5"), "name the FILE"), (("--sample", "s.jsonl", "--share", "half"), "such as 0.1, or 10%"),
         (("--sample", "s.jsonl", "--share", "101%"), "0% to 100%"),
     ],
 )  # fmt: skip

@@ -40,7 +40,7 @@ def test_an_untouched_store_is_clean(shell, ledger):
     """Nothing to show: exit code 0, and stdout stays empty."""
     done = shell("safe-mode", "status")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "no switch was ever flipped" in done.stderr
+    assert "no switch was ever set" in done.stderr
     fed(ledger, "crm", True, True)
     assert shell("safe-mode", "status").stdout == ""
 
@@ -129,7 +129,7 @@ def test_a_name_that_nobody_knows_is_doubted(shell, ledger):
     """A misspelt tool would protect nothing: the switch opens, and stderr warns; a known tool is not doubted."""
     done = shell("safe-mode", "open", "--scope", "crmm", *WHO)
     assert done.returncode == 0
-    assert "never heard of a tool 'crmm'" in done.stderr
+    assert "no record of a tool 'crmm'" in done.stderr
     fed(ledger, "crm", True)
     assert shell("safe-mode", "open", "--scope", "crm", *WHO).stderr == ""
     writes(ledger)

@@ -1,4 +1,4 @@
-"""ASK: the command line. One file per command; typer and rich are imported nowhere else."""
+"""The command line. One file or folder per command; typer and rich are imported nowhere else."""
 
 from pokayoke.cli.app import app, main
 

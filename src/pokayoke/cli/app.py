@@ -1,6 +1,10 @@
-"""The `pokayoke` command: finds the commands, and decides what an error looks like from outside.
+"""The `pokayoke` command: finds the commands, and turns errors into messages and exit codes.
 
-Exit codes: 0 clean, 1 findings, 2 could not run. stdout is data, stderr is talk.
+Exit codes: 0 clean, 1 findings, 2 could not run. stdout has data, stderr has messages.
+
+In: the arguments of the process.
+Out: an exit code.
+Never: a traceback for a user's mistake.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import typer
 from pokayoke.cli.output import print_message
 from pokayoke.errors import PokayokeError
 
-# One module per command. A module offers a function of its own name, or `app` where it has sub-commands.
+# One module per command. A module offers a function of its own name, or `app` if it has sub-commands.
 _COMMANDS: Final = (
     "demo",
     "check",
@@ -47,7 +51,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from pokayoke import __version__  # noqa: PLC0415 - the library is loaded when it is wanted
+        from pokayoke import __version__  # noqa: PLC0415 - the library is loaded on use
 
         sys.stdout.write(f"pokayoke {__version__}\n")
         raise typer.Exit
@@ -84,16 +88,16 @@ def main() -> None:
     """Run the command line; the entry point of the `pokayoke` script."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the shell closed it (`>&-`)
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as the process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for the life of the process
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets its escape, not a crash.
+        # A character that the terminal cannot show becomes its escape instead of a crash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except SystemExit as end:
         code = end.code
-        # typer ends with 1 when a pipe breaks, which here would mean findings.
+        # typer exits with 1 when a pipe breaks, which would mean findings here.
         if isinstance(end.__context__, BrokenPipeError):
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
             code = 0
@@ -108,12 +112,12 @@ def main() -> None:
 
 
 def _flush_output(code: str | int | None) -> str | int | None:
-    """What the command ended with, after its last words: a reader (`head`) that has enough is no error."""
+    """Return the exit code after flushing the output: a reader (`head`) that closes the pipe is no error."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except BrokenPipeError:
-            # Nothing may be flushed into the pipe at exit.
+            # The exit must not flush into the pipe again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         except OSError as error:
             print_message(f"error: {error}")

@@ -1,4 +1,4 @@
-"""`pokayoke check`: is the configuration right, do the tools promise enough, would this call run?"""
+"""`pokayoke check`: checks a configuration, tool definitions, or one call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(
 ) -> None:
     """Check a configuration, tool definitions, or one call.
 
-    With --call it says what would happen to the call, and runs no tool.
+    With --call it reports what would happen to the call, and runs no tool.
 
     pokayoke check pokayoke.yaml
 
@@ -47,9 +47,9 @@ def check(
 
     pokayoke check shop.tools:ALL --call '{"name": "create_order", "arguments": {"sku": "S1"}}'
 
-    Definitions are read in the shapes of OpenAI, Anthropic and MCP, and as contracts. MODULE:ATTRIBUTE
-    imports the module, so its code runs. Exit code 0 if nothing is to be changed (with --call: the call
-    would run), 1 if something is, 2 if a source cannot be read.
+    Definitions are read in the formats of OpenAI, Anthropic and MCP, and as contracts. MODULE:ATTRIBUTE
+    imports the module, so its code runs. Exit code 0 if there is nothing to fix (with --call: the call would
+    run), 1 if there is, 2 if a source cannot be read.
     """
     if schema:
         print_data(SCHEMA_FILE.read_text(encoding="utf-8").rstrip("\n"))
@@ -74,7 +74,7 @@ def check(
 
 
 def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
-    """What a contract leaves open: nothing is wrong, and something can go wrong unseen."""
+    """Yield what a contract leaves open: nothing is wrong, but something can go wrong unnoticed."""
     if contract.unchecked:
         yield SourceProblem(
             "no_output_contract", contract.id,
@@ -88,8 +88,8 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
 
 
 def _find_conflicts(material: LoadedSources) -> Iterator[SourceProblem]:
-    """What is wrong between the tools: names that cannot be told apart, missing output contracts."""
-    from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - the rooms are loaded when they are wanted
+    """Yield what is wrong between tools: names that cannot be told apart, missing output contracts."""
+    from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - the rooms are loaded on use
 
     told: set[str] = set()
     for contracts in _split_by_version(material.contracts):
@@ -102,19 +102,19 @@ def _find_conflicts(material: LoadedSources) -> Iterator[SourceProblem]:
 
 
 def _split_by_version(contracts: list[Contract]) -> Iterator[list[Contract]]:
-    """The tools as a run may see them: several versions of one are never in force together."""
+    """Yield the tools as a run may see them: several versions of one are never in force together."""
     versions: dict[str, list[Contract]] = {}
     for contract in contracts:
         known = versions.setdefault(contract.name, [])
         if any(one.id == contract.id for one in known):
-            yield [*known, contract]  # the same version twice: the guard says so
+            yield [*known, contract]  # the same version twice: the guard reports it
         known.append(contract)
     for number in range(max(map(len, versions.values()), default=0)):
         yield [known[min(number, len(known) - 1)] for known in versions.values()]
 
 
 def _policy_without_files(material: LoadedSources) -> Any:
-    """The policy with the trace and the sample switched off: a check writes nothing.
+    """Return the policy without the trace and the sample: a check writes nothing.
 
     `unknown_name_problems` judges its kinds.
     """
@@ -160,7 +160,7 @@ def _print_result(
     if verdict is not None:
         _print_verdict(verdict)
     elif asked:
-        print_message("the call was not judged: change the above first")
+        print_message("the call was not judged: fix the problems above first")
     elif not problems:
         if not material.contracts and any(unknown_names(material.policy, ())):
             print_message("the tools that it names were not looked for: name them too, as FILE or MODULE:ATTRIBUTE")

@@ -14,12 +14,12 @@ def demo(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every call and what the model read.")] = False,
 ) -> None:
-    """Play a faulty model on real databases, guarded and not.
+    """Run a faulty model on real databases, guarded and unguarded.
 
     pokayoke demo --only crm-incident --verbose
 
-    Exit code 0 if every guarded run did what was wanted and nothing else, 1 if not, 2 if nothing was played.
+    Exit code 0 if every guarded run did exactly what was wanted, 1 if not, 2 if nothing was run.
     """
-    from pokayoke.demo import main  # noqa: PLC0415 - the demo and rich are loaded when they are wanted
+    from pokayoke.demo import main  # noqa: PLC0415 - the demo and rich are loaded on use
 
     raise typer.Exit(main(json=json, only=only, verbose=verbose))

@@ -1,4 +1,4 @@
-"""`pokayoke learn`: contracts out of recorded calls, or out of what an MCP server lists."""
+"""`pokayoke learn`: contracts from recorded calls, or from an MCP server's tool list."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def learn(
         str | None,
         typer.Option("--map", help="Fields of plain JSON Lines: tool=FIELD,arguments=FIELD,..."),
     ] = None,
-    kind: Annotated[str | None, typer.Option("--format", help="What the recordings are, if that is not plain.")] = None,
-    tools: Annotated[list[str] | None, typer.Option("--tool", help="Only this tool; may be given again.")] = None,
+    kind: Annotated[str | None, typer.Option("--format", help="Format of the recordings, if not plain.")] = None,
+    tools: Annotated[list[str] | None, typer.Option("--tool", help="Only this tool; may be repeated.")] = None,
     listing: Annotated[
-        str | None, typer.Option(help="A saved tools/list answer: recordings add what it leaves open.")
+        str | None, typer.Option(help="A saved tools/list answer; recordings add what it leaves open.")
     ] = None,
     mcp: Annotated[bool, typer.Option("--mcp", help="Ask a live MCP server: --mcp -- COMMAND ARGUMENTS.")] = False,
-    timeout: Annotated[float, typer.Option(help="Longest time for the server, in seconds.", min=0.1)] = 30.0,
+    timeout: Annotated[float, typer.Option(help="Timeout for the server, in seconds.", min=0.1)] = 30.0,
     trust_hints: Annotated[
         bool, typer.Option("--trust-hints", help="Believe the annotations of MCP listings.")
     ] = False,
@@ -57,12 +57,12 @@ def learn(
 
     pokayoke learn --mcp -- npx some-server
 
-    Every statement in the file has a comment that says what it rests on. Calls whose tool failed teach
-    nothing. Exit code 0 if all was read, 1 if some lines were not or a tool could not be learnt, 2 if
-    a recording cannot be read.
+    Every statement in the file has a comment with its evidence. Calls whose tool failed teach nothing.
+    Exit code 0 if everything was read, 1 if a line could not be read or a tool could not be learnt, 2 if a
+    recording cannot be read.
     """
     if output is not None and not force and Path(output).exists():
-        raise ConfigurationError(f"{output} is there already, and somebody may have edited it. Use --force")
+        raise ConfigurationError(f"{output} exists already and may have been edited. Use --force to overwrite it")
     refuse_to_overwrite([*(() if mcp else words or ()), *([listing] if listing else ())], output=output)
     learner = Learner(version)
     if mcp:
@@ -103,7 +103,7 @@ def _read_recordings(
 def _collect_drafts(
     learner: Learner, listed: list[Draft], unusable: list[SkippedTool]
 ) -> tuple[list[Draft], list[SkippedTool]]:
-    """What was learnt, beneath what a server lists."""
+    """Return what was learnt, merged into what a server lists."""
     learnt, skipped = learner.build_drafts()
     return merge_drafts(listed, learnt) if listed else learnt, [*skipped, *unusable]
 
@@ -122,7 +122,7 @@ def _select_tools(
 
 
 def _drop_unusable(drafts: list[Draft], skipped: list[SkippedTool]) -> tuple[list[Draft], list[SkippedTool]]:
-    """The drafts that are contracts; one whose name or schema cannot be used costs no other."""
+    """Return the drafts that make valid contracts; an invalid one is skipped and costs no other."""
     kept: list[Draft] = []
     for draft in drafts:
         try:
@@ -170,6 +170,6 @@ def _write_contracts(
 
 
 def _require_readable(text: str) -> None:
-    """Read the file back before anybody gets it: what cannot be read again is not handed out."""
+    """Read the file back before it is written: a file that cannot be read again is not handed out."""
     for mapping in read_document(text, name="the learnt contracts").value["contracts"]:
         Contract.from_mapping(mapping)

@@ -1,4 +1,9 @@
-"""What the commands of an operator share: which store, how long ago, how sure."""
+"""Options that several commands share: the store, times, shares, ids.
+
+In: texts from the command line.
+Out: values.
+Never: a guess about an ambiguous text.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +28,8 @@ StoreOption = Annotated[
     typer.Option("--store", envvar="POKAYOKE_STORE", show_envvar=True, help="The store the program uses, as a URL."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line per thing.")]
-ByOption = Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")]
-ReasonOption = Annotated[str, typer.Option("--reason", help="How you know, or why; kept in the audit.")]
+ByOption = Annotated[str, typer.Option("--by", help="Who decides this; kept in the audit.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, or how you know; kept in the audit.")]
 
 _MIN_DIGITS: Final = 6
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
@@ -35,20 +40,20 @@ _PROGRESS_STEP: Final = 5_000
 
 @contextmanager
 def open_store_option(url: str | None, *, create: bool = False) -> Generator[Store]:
-    """Open the store of a command; what its driver raises becomes a sentence.
+    """Open the store of a command; a driver's error becomes a `StoreError`.
 
     Args:
         url: from `--store` or POKAYOKE_STORE.
-        create: True for a store that may be new.
+        create: True to create the store if it is missing.
 
     Raises:
-        ConfigurationError: no store is named, or one that ends with its process.
+        ConfigurationError: no store is named, or one in memory.
         StoreError: the store cannot be opened or used.
     """
     if not url:
         raise ConfigurationError("no store is named: give --store URL, or set POKAYOKE_STORE")
     if url == "memory://":
-        raise ConfigurationError("memory:// ends with its process, so there is nothing to look at from outside")
+        raise ConfigurationError("memory:// ends with its process, so another process cannot read it")
     try:
         store = open_store(url, create=create)
         try:
@@ -64,25 +69,25 @@ def open_store_option(url: str | None, *, create: bool = False) -> Generator[Sto
 
 
 def require_id_digits(given: str, found: str) -> None:
-    """Refuse to decide about what was named by so little of its id that a slip names another.
+    """Refuse a decision about an id of which so little was given that a typing error names another one.
 
     Args:
-        given: the id or how it begins, as somebody wrote it.
-        found: the id that was found.
+        given: the id or its beginning, as the user wrote it.
+        found: the id it stands for.
 
     Raises:
-        ConfigurationError: it was too little.
+        ConfigurationError: it was too short.
     """
     start = given.strip().lower()
     if start != found and len(start.removeprefix(found.rpartition("-")[0] + "-")) < _MIN_DIGITS:
-        raise ConfigurationError(f"{given!r} is too little of an id to decide by: give at least {_MIN_DIGITS} digits")
+        raise ConfigurationError(f"ID {given!r} is too short to decide by: give at least {_MIN_DIGITS} digits")
 
 
 def parse_duration(text: str, option: str) -> float:
     """Return a duration such as `90s`, `2h` or `30d` in seconds.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is not a duration.
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
@@ -91,10 +96,10 @@ def parse_duration(text: str, option: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Return a share, out of `0.1` or `10%`.
+    """Return the share in a text such as `0.1` or `10%`.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is not a share.
     """
     bare = text.strip()
     try:
@@ -104,7 +109,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_time(text: str | None, option: str, now: float) -> float | None:
-    """Return a wall-clock second, out of a duration before now or an ISO 8601 date and time (UTC if it names no zone).
+    """Return a wall-clock second from a duration before now or an ISO 8601 date and time (UTC without a zone).
 
     Raises:
         ConfigurationError: it is neither.
@@ -123,7 +128,7 @@ def parse_time(text: str | None, option: str, now: float) -> float | None:
 
 
 def format_time(second: Any, *, timespec: str = "seconds") -> str:
-    """Return a wall-clock second as people write it, in UTC; `-` for what is none."""
+    """Return a wall-clock second in ISO format, in UTC; `-` for anything else."""
     try:
         moment = dt.datetime.fromtimestamp(second, dt.UTC)
     except (TypeError, ValueError, OverflowError, OSError):
@@ -132,7 +137,7 @@ def format_time(second: Any, *, timespec: str = "seconds") -> str:
 
 
 def format_age(second: float, now: float) -> str:
-    """Return how long a wall-clock second is past, or ahead (`in 5m`), in one unit."""
+    """Return how long ago a wall-clock second was, or how far ahead it is (`in 5m`), in one unit."""
     gone = abs(now - second)
     unit = next((u for u in ("w", "d", "h", "m") if gone >= _UNITS[u]), "s")
     text = f"{gone / _UNITS[unit]:.0f}{unit}"
@@ -146,17 +151,17 @@ def struct_to_dict(value: Any) -> dict[str, Any]:
 
 
 def current_time() -> float:
-    """The wall-clock second of this command."""
+    """Return the current wall-clock second."""
     return time.time()
 
 
 @contextmanager
 def progress_counter(what: str) -> Generator[Callable[[int], None]]:
-    """Yield `told(more)`: it counts on stderr where that is a terminal and there is much to count."""
+    """Yield `count(more)`, which counts on stderr if that is a terminal and there is much to count."""
     if not sys.stderr.isatty():
-        yield lambda more: None  # noqa: ARG005 - the shape of a counter
+        yield lambda more: None  # noqa: ARG005 - the signature of a counter
         return
-    from rich.console import Console  # noqa: PLC0415 - loaded where somebody looks
+    from rich.console import Console  # noqa: PLC0415 - loaded where a counter is shown
 
     console = Console(stderr=True)
     total = 0

@@ -1,8 +1,9 @@
-"""What reaches a terminal, and how: escaped, data on stdout, talk on stderr.
+"""Everything that reaches a terminal: data on stdout, messages on stderr.
 
-Nothing from a tool, a trace or a file is printed other than through `escape_text` or `as_json`: a tool's
-answer may hold escapes that rewrite the screen, the clipboard or the title, and marks
-that make text read in another order than it is.
+In: values and texts of any origin.
+Out: escaped lines.
+Never: a text from a tool, a trace or a file that is not escaped by `escape_text` or `as_json`: it may hold escapes
+    that rewrite the screen, the clipboard or the title, and marks that reorder text.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def escape_text(text: object, *, limit: int | None = None) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """Return a text of our own lines, each of them escaped."""
+    """Return a text of several lines, each of them escaped."""
     return "\n".join(escape_text(line) for line in text.split("\n"))
 
 
@@ -55,21 +56,21 @@ def _escape_match(found: re.Match[str]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return one line of JSON that ends no line and moves no cursor."""
+    """Return one line of JSON without line ends or control characters."""
     try:
         encoded = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # the name of a file may be any bytes, and half a character is no reason to say nothing
+    except UnicodeEncodeError:  # the name of a file may be any bytes, and a lone surrogate must not prevent the output
         encoded = json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
     return escape_controls(encoded).decode().replace("\x7f", "\\u007f")
 
 
 def print_data(line: str) -> None:
-    """Print one line of data. The caller has escaped what is not ours."""
+    """Print one line of data. The caller has escaped foreign text."""
     sys.stdout.write(f"{line}\n")
 
 
 def print_message(text: str) -> None:
-    """Print talk to stderr, escaped line by line."""
+    """Print a message to stderr, escaped line by line."""
     sys.stderr.write(f"{escape_lines(text)}\n")
 
 
@@ -81,7 +82,7 @@ def format_count(number: int, thing: str) -> str:
 def choose_painter() -> Callable[[str, str], str]:
     """Return `paint(text, mark)` for stdout: colours on a terminal, plain text in a pipe or with NO_COLOR."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return lambda text, mark: text  # noqa: ARG005 - the shape of a painter
+        return lambda text, mark: text  # noqa: ARG005 - the signature of a painter
     return lambda text, mark: f"\x1b[{_MARKS[mark]}m{text}\x1b[0m"
 
 
@@ -94,7 +95,7 @@ def print_section(title: str, rows: Sequence[Sequence[object]]) -> None:
 
 
 def print_listing(heads: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str | None]) -> None:
-    """Print rows below their heads, each painted by its mark if it has one; nothing if there are no rows."""
+    """Print rows below their heads, each coloured by its mark if it has one; nothing if there are no rows."""
     paint = choose_painter()
     for line, mark in zip(format_table([heads, *rows]) if rows else (), ("dim", *marks), strict=False):
         print_data(paint(line, mark) if mark else line)
@@ -117,7 +118,7 @@ def progress_bar(source: Source) -> Generator[Callable[[int, int], None]]:
         source: the opened file.
     """
     if source.size < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
-        yield lambda read, calls: None  # noqa: ARG005 - the shape of a counter
+        yield lambda read, calls: None  # noqa: ARG005 - the signature of a counter
         return
     from rich.console import Console  # noqa: PLC0415 - loaded where a bar is drawn
     from rich.markup import escape  # noqa: PLC0415 - as above

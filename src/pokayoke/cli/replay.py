@@ -1,4 +1,4 @@
-"""`pokayoke replay`: what contracts would have said to recorded calls. Streaming, on every core."""
+"""`pokayoke replay`: judges recorded calls by contracts. Streaming, on every core."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pokayoke.replay.score.workers import Replay, default_jobs
 from pokayoke.runtime.files.atomic_file import atomic_write
 
 _MIN_PARALLEL_BYTES: Final = 2_000_000
-# All of them are started before the first line is read.
+# All processes are started before the first line is read.
 _JobsOption = Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=256)]
 _DEFAULT_SHARE: Final = 0.01
 _MOST_ROWS: Final = 40
@@ -48,19 +48,19 @@ def replay(
         typer.Option("--contracts", help="Contracts, tool definitions or MODULE:ATTRIBUTE."),
     ],
     compare: Annotated[
-        list[str] | None, typer.Option("--compare", help="Other contracts: what would they judge differently?")
+        list[str] | None, typer.Option("--compare", help="Other contracts, to compare the verdicts.")
     ] = None,
     config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
     fields: Annotated[
         str | None, typer.Option("--map", help="Fields of plain JSON Lines: tool=FIELD,arguments=FIELD,truth=FIELD,...")
     ] = None,
-    kind: Annotated[str | None, typer.Option("--format", help="What the recordings are, if that is not plain.")] = None,
+    kind: Annotated[str | None, typer.Option("--format", help="Format of the recordings, if not plain.")] = None,
     html: Annotated[str | None, typer.Option(help="Write a page with charts to this file.")] = None,
     sample: Annotated[
         str | None, typer.Option(help="Write a sample of the runs to this file, with pseudonyms.")
     ] = None,
     share: Annotated[
-        str | None, typer.Option(help="With --sample: share of the runs in it: 0.1, or 10%; 1% if not said.")
+        str | None, typer.Option(help="With --sample: share of the runs in it, such as 0.1 or 10%; default 1%.")
     ] = None,
     jobs: _JobsOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -74,8 +74,8 @@ def replay(
     pokayoke replay labelled.jsonl --contracts contracts.yaml --map arguments=args,truth=right_args
 
     Correction success, refusal accuracy and the wrong-call rate need a truth: the arguments that would have
-    been right, or null where there should have been no call. Exit code 0 if there is nothing to look at, 1 if
-    a line could not be read, a call was refused, an answer invalid, or the two sets differ, 2 if a recording
+    been right, or null where there should have been no call. Exit code 0 if there is nothing to check, 1 if a
+    line could not be read, a call was refused, an answer was invalid, or the two sets differ, 2 if a recording
     or the contracts cannot be read.
     """
     wanted = _parse_sample_share(share, sample)
@@ -106,15 +106,15 @@ def replay(
 
 
 def _parse_sample_share(text: str | None, sample: str | None) -> float:
-    """The share of the runs that a sample holds.
+    """Return the share of the runs that a sample holds.
 
     Raises:
-        ConfigurationError: it is none, or there is no sample.
+        ConfigurationError: it is not a share, or there is no sample.
     """
     if text is None:
         return _DEFAULT_SHARE
     if sample is None:
-        raise ConfigurationError("--share is of the runs that --sample writes: name its FILE, too")
+        raise ConfigurationError("--share applies to --sample: name the FILE of the sample too")
     found = parse_share(text)
     if not 0.0 <= found <= 1.0:
         raise ConfigurationError(f"--share {text!r}: expected 0 to 1, or 0% to 100%")
@@ -124,7 +124,7 @@ def _parse_sample_share(text: str | None, sample: str | None) -> float:
 def _write_sample(
     name: str, share: float, recordings: list[str], given: ContractSet, kind: str | None, fields: dict[str, str] | None
 ) -> None:
-    """Go through the recordings once more and write the sample. Its key is thrown away: nobody can go back."""
+    """Read the recordings once more and write the sample. Its key is discarded, so pseudonyms cannot be reversed."""
     if "-" in recordings:
         raise ConfigurationError("--sample reads the recordings twice, and stdin can be read once")
     with atomic_write(name) as file:

@@ -1,4 +1,4 @@
-"""`pokayoke safe-mode`: see the kill switches of a store, and flip them by hand."""
+"""`pokayoke safe-mode`: shows the kill switches of a store, and sets them by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARKS = {"open": "bad", "half_open": "note", "closed": "ok"}
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""See which writes are off, and turn them off or on by hand.
+    help="""Show which writes are off, and turn them off or on by hand.
 
     pokayoke safe-mode status --store sqlite:///ledger.db
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     pokayoke safe-mode close --scope '*' --by ann --reason "repaired, checked three profiles"
 
     While a tool's switch is open, every write that may build on its outputs is refused, in every run and process
-    that uses the store; reads go on. POKAYOKE_STORE stands in for --store.
+    that uses the store; reads continue. POKAYOKE_STORE replaces --store.
     Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
 ScopeOption = Annotated[
@@ -80,16 +80,16 @@ def status(store: StoreOption = None, json: JsonOption = False) -> None:
 def open_switch(
     scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
 ) -> None:
-    """Refuse all writes that may build on a tool's outputs ('*': all writes), until somebody closes the switch.
+    """Refuse all writes that may build on a tool's outputs ('*': all writes), until a person closes the switch.
 
     pokayoke safe-mode open --scope crm_lookup --by ann --reason "returns yesterday's data"
 
-    No write that comes later is claimed any more; one that has begun goes on, and is not tried again.
+    No later write is claimed; one that has started goes on and is not retried.
     """
     _require_options(scope, by, reason)
     with open_store_option(store) as ledger:
         if scope != ALL_TOOLS and not _is_known_tool(ledger, scope):
-            print_message(f"warning: this store has never heard of a tool {scope!r}; check the name")
+            print_message(f"warning: this store has no record of a tool {scope!r}; check the name")
         switch = _flip_switch(ledger, scope, "open", by, reason)
     _print_switch(switch, json=json)
 
@@ -98,7 +98,7 @@ def open_switch(
 def close(
     scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
 ) -> None:
-    """Let writes go on. The count of invalid outputs begins anew.
+    """Allow writes again. The count of invalid outputs starts anew.
 
     pokayoke safe-mode close --scope crm_lookup --by ann --reason "repaired, checked three profiles"
     """
@@ -118,7 +118,7 @@ def close(
 def _require_options(scope: str, by: str, reason: str) -> None:
     for option, said in (("--scope", scope), ("--by", by), ("--reason", reason)):
         if not said.strip():
-            raise ConfigurationError(f"{option} is empty: it is kept in the audit, so say it")
+            raise ConfigurationError(f"{option} is empty, and the audit needs it")
 
 
 def _flip_switch(ledger: Store, scope: str, mode: Literal["open", "closed"], by: str, reason: str) -> Switch:
@@ -126,7 +126,7 @@ def _flip_switch(ledger: Store, scope: str, mode: Literal["open", "closed"], by:
 
 
 def _is_known_tool(ledger: Store, tool: str) -> bool:
-    """Whether a tool left anything in the store: an output, a switch or an effect."""
+    """Whether the store holds an output, a switch or an effect of a tool."""
     heard = {rate.tool for rate in ledger.rates()} | {switch.scope for switch in ledger.switches()}
     return tool in heard or bool(ledger.records(RecordQuery(tool=tool, limit=1)))
 
@@ -155,7 +155,7 @@ def _print_switches(shown: list[dict[str, Any]], at: float) -> None:
     ]  # fmt: skip
     print_listing(heads, rows, [_MARKS[line["mode"]] for line in shown])
     if not rows:
-        print_message("no switch was ever flipped, and no tool's latest outputs were invalid")
+        print_message("no switch was ever set, and no tool's latest outputs were invalid")
 
 
 def _describe_next(line: dict[str, Any], at: float) -> str:

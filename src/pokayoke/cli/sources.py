@@ -1,4 +1,9 @@
-"""What a command is pointed at: configuration files, tool definitions, tools in Python modules."""
+"""Loads what a user names: configuration files, tool definitions, tools in Python modules.
+
+In: names of files and `module:attribute` references.
+Out: contracts, a policy, and problems to fix.
+Never: a source that is skipped without a problem.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ _OPTIONS: Final = frozenset(field.encode_name for field in msgspec.structs.field
 
 
 class SourceProblem(msgspec.Struct, frozen=True):
-    """One thing to change.
+    """One problem to fix.
 
     Args:
         code: stable name.
@@ -45,27 +50,27 @@ class SourceProblem(msgspec.Struct, frozen=True):
 
 
 class LoadedSources(msgspec.Struct):
-    """What the sources amount to."""
+    """The content of all sources."""
 
     contracts: list[Contract] = []
     problems: list[SourceProblem] = []
     config: str | None = None
     policy: Policy = Policy()
-    kinds: tuple[Kind, ...] | None = None  # of failure; None if no guard says whether it has some of its own
+    kinds: tuple[Kind, ...] | None = None  # of failure; None if no guard says whether it has kinds of its own
 
 
 def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool) -> LoadedSources:
     """Read configuration files, definition files and `module:attribute` references.
 
-    A guard brings its own policy along, which holds unless a configuration is named beside it.
+    A guard brings its own policy along, which applies unless a configuration is named as well.
 
     Args:
-        names: what the user named.
-        config: a configuration file named beside them, or None for `pokayoke.yaml` if it is there.
-        trust_hints: whether the annotations of MCP listings are believed.
+        names: of the sources.
+        config: a configuration file, or None for `pokayoke.yaml` if that exists.
+        trust_hints: whether to believe the annotations of MCP listings.
 
     Raises:
-        ConfigurationError: a source cannot be read at all. What is wrong inside one is a problem.
+        ConfigurationError: a source cannot be read at all. A mistake inside one is a problem.
     """
     material = LoadedSources(contracts=[], problems=[])
     listed = list(dict.fromkeys(names))
@@ -90,14 +95,14 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
 
 
 def unknown_name_problems(material: LoadedSources) -> Iterator[SourceProblem]:
-    """Names in configuration and contracts that mean none of the tools or kinds of failure: they have no effect."""
+    """Yield the names in configuration and contracts that match no tool and no kind of failure: they have no effect."""
     unknown = list(unknown_kinds(material.policy.loop, material.kinds or ()))
     if unknown:
         known = material.kinds is not None
         own = "" if known else "; one of your own is known if its guard is named as MODULE:ATTRIBUTE"
         at = _config_locator(material.config)
         yield from (SourceProblem("misnamed", at(place), text + own) for place, text in unknown)
-    # Without tools, or with some that could not be read, nobody knows which names there are.
+    # Without tools, or with some that could not be read, the set of names is unknown.
     if not material.contracts or any(problem.code == "definition" for problem in material.problems):
         return
     found = list(unknown_names(material.policy, material.contracts, OWN_TOOLS))
@@ -108,7 +113,7 @@ def unknown_name_problems(material: LoadedSources) -> Iterator[SourceProblem]:
 
 
 def _config_locator(config: str | None) -> Callable[[KeyPath], str]:
-    """How a place of the configuration is called: its file and line, or who brought the policy along."""
+    """Return a function from a place of the configuration to its file and line, or to the policy's origin."""
     if config is None or not Path(config).is_file():
         return lambda _: config or "configuration"
     return read_document(Path(config).read_bytes(), name=config).location_of
@@ -121,16 +126,16 @@ def _is_config(name: str) -> bool:
     try:
         value = read_document(path.read_bytes(), name=name).value
     except ConfigurationError:
-        return True  # it does not even parse: the reader of configurations says why
+        return True  # it does not even parse: the configuration reader reports why
     if not is_object(value):
-        return not is_array(value)  # a list is one of contracts
+        return not is_array(value)  # a list holds contracts
     keys = value.keys()
     return not keys or bool(_OPTIONS & keys) or (not DEFINING_KEYS & keys and any(map(_is_misspelt, keys)))
 
 
 def _is_misspelt(key: str) -> bool:
-    """True if an option is called nearly so: the reader of configurations says which."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for a file without any key that is known
+    """True if a key nearly matches an option: the configuration reader reports which."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a file without any known key
 
     return bool(get_close_matches(key.lower(), _OPTIONS, n=1, cutoff=0.8))
 
@@ -146,7 +151,7 @@ def _load_config(name: str, material: LoadedSources) -> None:
 
 
 def load_from_module(name: str) -> list[Contract]:
-    """Import the module (its code runs) and take the contracts its attribute holds.
+    """Import the module (its code runs) and return the contracts its attribute holds.
 
     Raises:
         ConfigurationError: it cannot be imported, or holds no tools.
@@ -188,14 +193,14 @@ def _load_definitions(name: str, material: LoadedSources, *, trust_hints: bool) 
 
 
 def refuse_to_overwrite(given: Iterable[str], **written: str | None) -> None:
-    """Refuse to write over a file that is read: nobody can make a recording again.
+    """Refuse to overwrite a file that is read: a recording cannot be made again.
 
     Args:
-        given: names of what is read; those of no file are passed over.
-        written: by the name of its option, a file to be written; None if it is not asked for.
+        given: names of the inputs; those of no file are skipped.
+        written: output files by the names of their options; None if an option is not given.
 
     Raises:
-        ConfigurationError: one is the other.
+        ConfigurationError: an input is also an output.
     """
     read = [Path(name) for name in given if Path(name).exists()]
     for option, name in written.items():

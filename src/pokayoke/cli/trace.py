@@ -1,4 +1,4 @@
-"""`pokayoke trace`: read a trace file, follow it, count what is in it. Streaming, in constant memory."""
+"""`pokayoke trace`: shows a trace file, follows it, or counts its events. Streaming, in constant memory."""
 
 from __future__ import annotations
 
@@ -48,11 +48,13 @@ def trace(
     run: Annotated[str | None, typer.Option(help="Only events of this run.")] = None,
     tool: Annotated[str | None, typer.Option(help="Only events of this tool.")] = None,
     event: Annotated[str | None, typer.Option(help="Only events of this kind, such as stop.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only events that did not end well.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, also after a rotation.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only events that failed.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more events, even after a rotation.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON: one line per event, or one report.")] = False,
 ) -> None:
-    """Show a trace file, or count what is in it.
+    """Show a trace file, or count its events.
 
     pokayoke trace t.jsonl --failed
 
@@ -96,14 +98,14 @@ def trace(
 
 
 class BrokenLines:
-    """How many lines were no events, and which was the first."""
+    """Counts lines that are no events, and keeps the number of the first."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first = 0
 
     def add_line(self, number: int) -> None:
-        """Count one."""
+        """Count one line."""
         self.count += 1
         self.first = self.first or number
 
@@ -151,11 +153,11 @@ def _open_file(name: str) -> BinaryIO:
 
 
 def _follow_file(name: str, file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file for ever: what is appended, and what comes after a rotation."""
+    """Yield the lines of a file without end: those that are appended, and those after a rotation."""
     part = b""
     try:
         while True:
-            # Asked before the file is read to its end: what was written before the move is not missed.
+            # Checked before the file is read to its end, so that lines written before the move are not missed.
             moved = _is_rotated(name, file)
             while more := file.readline(LONGEST_LINE):
                 part = part + more if len(part) < LONGEST_LINE else _TOO_LONG
@@ -184,7 +186,7 @@ def _is_rotated(name: str, file: BinaryIO) -> bool:
 
 @contextmanager
 def _progress_bar(source: InputFile) -> Generator[Callable[[], None]]:
-    """A bar on stderr while a large file is read by a person."""
+    """Show a bar on stderr while a large file is read at a terminal."""
     if source.size < _PROGRESS_FROM or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
         return
@@ -203,7 +205,7 @@ def _print_events(events: Iterator[Event], *, json: bool, endless: bool) -> int:
     """Print each event on a line of its own and return how many there were."""
     paint = choose_painter()
     shown = 0
-    # Ctrl-C is how events without an end are ended, wherever that meets them: waiting, or being printed.
+    # Ctrl-C is how following ends, whether it comes while waiting or while printing.
     with suppress(KeyboardInterrupt) if endless else nullcontext():
         for found in events:
             shown += 1
@@ -244,7 +246,7 @@ def _join_names(values: Any) -> str:
 
 
 class TraceReport:
-    """What a trace amounts to. Memory is bounded: names beyond the first 1,000 are counted together.
+    """Counts of a trace. Memory is bounded: names beyond the first 1,000 are counted together.
 
     Args:
         events: of the trace.
@@ -306,7 +308,7 @@ class TraceReport:
                 self.fixed += 1
         if event["event"] == "shadow":
             self._add_shadow(event)
-            return  # a difference is no failure: nothing was decided by it
+            return  # a difference is no failure: it decided nothing
         self._add_version(event)
         if event["event"] == "stop":
             self.stops[_bound_name(str(event.get("reason")), self.stops)] += 1
@@ -352,7 +354,7 @@ def _bound_name(name: str, counted: Counter[str]) -> str:
 
 
 def _failure_kind(event: Event) -> str:
-    """The kind of a failure: the code of its first finding, else its error or status."""
+    """Return the kind of a failure: the code of its first finding, else its error or status."""
     findings = event.get("findings")
     if is_array(findings) and findings and is_object(findings[0]):
         return str(findings[0].get("code"))

@@ -1,4 +1,4 @@
-"""`pokayoke approvals`: the questions that wait for a person, and the answers."""
+"""`pokayoke approvals`: shows the questions that wait for a person, and takes the answers."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ app = typer.Typer(
 
     pokayoke approvals approve ap-4f1c9a --by ann --reason "checked with the customer"
 
-    An approval is for one call: tool, version and all arguments. An edited call asks anew, and a question that
-    nobody answers in time is a refusal. POKAYOKE_STORE stands in for --store.
+    An approval is for one call: tool, version and all arguments. An edited call asks again, and a question that
+    is not answered in time counts as a refusal. POKAYOKE_STORE replaces --store.
     Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, or how it begins.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, or its beginning.")]
 WhyOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
 
 
 @app.command("list")
 def list_approvals(
     store: StoreOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that were answered or have expired.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include those that were answered or have expired.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the questions that wait, the oldest first.
+    """List the waiting questions, the oldest first.
 
     pokayoke approvals list
 
@@ -115,7 +115,7 @@ def show_approval(approval_id: IdArgument, store: StoreOption = None, json: Json
 
 
 def _describe_answer(approval: Approval) -> str:
-    """When, by whom and why a question was answered; nothing if it was not."""
+    """Return when, by whom and why a question was answered; an empty text if it was not."""
     if not approval.by:
         return ""
     return f"{format_time(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
@@ -125,7 +125,7 @@ def _describe_answer(approval: Approval) -> str:
 def approve(
     approval_id: IdArgument, by: ByOption, reason: WhyOption = "", store: StoreOption = None, json: JsonOption = False
 ) -> None:
-    """Say yes. The same call, sent again, then runs.
+    """Approve. The same call then runs when it is sent again.
 
     pokayoke approvals approve ap-4f1c9a --by ann
     """
@@ -136,7 +136,7 @@ def approve(
 def deny(
     approval_id: IdArgument, by: ByOption, reason: WhyOption = "", store: StoreOption = None, json: JsonOption = False
 ) -> None:
-    """Say no. The same call, sent again, is refused.
+    """Deny. The same call is refused when it is sent again.
 
     pokayoke approvals deny ap-4f1c9a --by ann --reason "wrong account"
     """
@@ -146,7 +146,7 @@ def deny(
 @app.command()
 def wait(
     approval_id: IdArgument,
-    timeout: Annotated[str | None, typer.Option(help="How long, such as 2h; until it expires if not said.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Longest wait, such as 2h; by default until it expires.")] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -165,23 +165,23 @@ def wait(
 @app.command()
 def serve(
     store: StoreOption = None,
-    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes any that is free.")] = "127.0.0.1:8787",
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes any free port.")] = "127.0.0.1:8787",
     config: Annotated[
-        str | None, typer.Option(help="Configuration whose trace.redact_... rules hold here, too.")
+        str | None, typer.Option(help="Configuration whose trace.redact_... rules apply here too.")
     ] = None,
 ) -> None:
-    """Take answers over HTTP, signed with the secret in POKAYOKE_WEBHOOK_SECRET.
+    """Receive answers over HTTP, signed with the secret in POKAYOKE_WEBHOOK_SECRET.
 
     pokayoke approvals serve --listen 127.0.0.1:8787
 
-    GET /approvals lists what waits; POST /approvals/ID takes {"decision": "approve", "by": "ann", "reason": ""}.
+    GET /approvals lists waiting questions; POST /approvals/ID takes {"decision": "approve", "by": "ann", "reason": ""}.
     """
-    from pokayoke.cli.approvals.server import open_server  # noqa: PLC0415 - loaded where something is served
+    from pokayoke.cli.approvals.server import open_server  # noqa: PLC0415 - loaded for serving only
 
     with open_store_option(store) as ledger, open_server(ledger, listen, config) as server:
         host, port = server.address
         print_data(f"http://{escape_text(host)}:{port}/approvals")
-        sys.stdout.flush()  # who reads it from a pipe or a log would wait for as long as the server lives
+        sys.stdout.flush()  # a reader of a pipe or a log would otherwise wait for the life of the server
         if not server.is_local:
             print_message(f"warning: {host} is not this machine alone; what waits is readable on the way without TLS")
         server.run_until_interrupt()
@@ -201,10 +201,10 @@ def _record_answer(approval_id: str, store: str | None, by: str, reason: str, *,
 
 
 def _find_approval(ledger: Store, approval_id: str) -> Approval:
-    """The question of an id or of how it begins.
+    """Return the question with an id or a beginning of one.
 
     Raises:
-        StoreError: there is none, or more than one.
+        StoreError: there is none, or there are several.
     """
     start = approval_id.strip()
     fits = [known for known in Approvals(ledger).list(waiting=False) if start and known.id.startswith(start)]

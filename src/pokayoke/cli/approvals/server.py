@@ -1,7 +1,9 @@
-"""The small server of `pokayoke approvals serve`: signed questions out, signed answers in, nothing else.
+"""The HTTP server of `pokayoke approvals serve`: signed questions out, signed answers in.
 
-What must never happen here: an answer that nobody signed, one for another question, or one that a
-stranger kept and sent again to a question that was asked later.
+In: signed requests.
+Out: JSON.
+Never: an unsigned answer accepted, one for another question, or one that was recorded and replayed to a question
+    asked later.
 """
 
 from __future__ import annotations
@@ -35,15 +37,15 @@ _MAX_BODY_BYTES: Final = 16_384
 _SOCKET_TIMEOUT: Final = 10.0
 """Seconds a client may be silent."""
 _CONNECTION_TIMEOUT: Final = 30.0
-"""Seconds a connection may take in all."""
+"""Most seconds for a connection."""
 _MAX_CONNECTIONS: Final = 16
 _LAST_PORT: Final = 65_535
 _DECISIONS: Final = {"approve": True, "deny": False}
 _KEYS: Final = frozenset({"decision", "by", "reason"})
 
 
-class RequestRefused(Exception):  # noqa: N818 - it says what is answered
-    """What a request is answered with instead."""
+class RequestRefused(Exception):  # noqa: N818 - the answer to a request
+    """A request is answered with this error instead."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -56,8 +58,8 @@ class ApprovalServer(ThreadingHTTPServer):
     Args:
         address: host and port.
         approvals: the questions.
-        secret: what both sides know.
-        redactor: takes secrets out of what is shown.
+        secret: shared by both sides.
+        redactor: removes secrets from what is shown.
     """
 
     daemon_threads = True
@@ -79,32 +81,32 @@ class ApprovalServer(ThreadingHTTPServer):
 
     @property
     def is_local(self) -> bool:
-        """True if only this machine reaches it."""
+        """True if only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.address[0]).is_loopback
         except ValueError:
             return False
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection, if there is room."""
+        """Accept a connection, if fewer than the limit are open."""
         if not self.room.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except Exception:  # no thread could be started, so none gives the room back
+        except Exception:  # no thread could be started, so none releases the slot
             self.room.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection and give its room back."""
+        """Serve a connection and release its slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self.room.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection. One that sends a byte now and then is cut, too."""
+        """Answer a connection. A client that sends a byte now and then is cut off too."""
         cut = threading.Timer(_CONNECTION_TIMEOUT, lambda: request.shutdown(socket.SHUT_RDWR))
         cut.daemon = True
         cut.start()
@@ -114,7 +116,7 @@ class ApprovalServer(ThreadingHTTPServer):
             cut.cancel()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature of the base class
-        """Say on stderr that a connection broke, in one line."""
+        """Report a broken connection on stderr, in one line."""
         error = sys.exc_info()[1]
         print_message(f"{client_address[0]} {type(error).__name__}: {error}")
 
@@ -133,11 +135,11 @@ def open_server(store: Store, listen: str, config: str | None) -> Generator[Appr
     Args:
         store: holds the questions.
         listen: `host:port`, `[host]:port`.
-        config: the configuration whose redaction rules hold, or None for the built-in ones.
+        config: the configuration whose redaction rules apply, or None for the built-in ones.
 
     Raises:
-        ConfigurationError: the address is none or cannot be listened on, or there is no secret.
-        PolicyError: the configuration is wrong.
+        ConfigurationError: the address is invalid or cannot be listened on, or there is no secret.
+        PolicyError: the configuration is invalid.
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _LAST_PORT:
@@ -156,7 +158,7 @@ def open_server(store: Store, listen: str, config: str | None) -> Generator[Appr
 
 
 class ApprovalHandler(BaseHTTPRequestHandler):
-    """One request. Nothing of it is looked at before its signature holds, except its length."""
+    """One request. Nothing of it but its length is read before its signature is verified."""
 
     server_version = "pokayoke"
     sys_version = ""
@@ -168,19 +170,19 @@ class ApprovalHandler(BaseHTTPRequestHandler):
         return cast("ApprovalServer", self.server)
 
     def do_GET(self) -> None:
-        """List what waits."""
+        """List the waiting questions."""
         self._answer_request("GET")
 
     def do_POST(self) -> None:
-        """Take a decision."""
+        """Record a decision."""
         self._answer_request("POST")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of the base class
-        """Say on stderr what was asked and answered; a request line may hold anything, so it is escaped."""
+        """Log request and answer to stderr; a request line may hold anything, so it is escaped."""
         print_message(f"{self.client_address[0]} {format % args}")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the signature of the base class
-        """Refuse what is no request of ours, without repeating any of it."""
+        """Refuse an unknown request, without repeating any of it."""
         self._send_json(code, {"error": "this is no request that is understood here"})
 
     def _answer_request(self, method: str) -> None:
@@ -190,7 +192,7 @@ class ApprovalHandler(BaseHTTPRequestHandler):
             self._send_json(refusal.status, {"error": refusal.message})
         except TimeoutError:
             self.close_connection = True
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; the client is told that nothing was kept
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; the client learns that nothing was stored
             print_message(f"error: {type(error).__name__}: {error}")
             self._send_json(503, {"error": f"the store cannot be used ({type(error).__name__})"})
 
@@ -230,13 +232,13 @@ class ApprovalHandler(BaseHTTPRequestHandler):
             known = approvals.get(approval_id)
         except StoreError as error:
             raise RequestRefused(404, str(error)) from None
-        # A question may be asked again under the same id: an answer from before is not about this one.
+        # A question may be asked again under the same id: an answer signed before is not about this one.
         if at < int(known.asked_at):
             raise RequestRefused(409, "this answer was signed before the question was asked")
         if known.status == "waiting":
             try:
                 known = approvals.answer(approval_id, approved=approved, by=by, reason=reason)
-            except StoreError:  # somebody answered meanwhile, or its time is over
+            except StoreError:  # it was answered meanwhile, or it has expired
                 known = approvals.get(approval_id)
         if not (known.granted if approved else known.status == "denied"):
             raise RequestRefused(409, f"{approval_id} is {known.status} already")

@@ -1,4 +1,4 @@
-"""`pokayoke contracts`: lock what tools promise, see what changes, and bring new versions out step by step."""
+"""`pokayoke contracts`: locks contracts, compares versions, and rolls them out step by step."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from pokayoke.runtime.versions.lock_file import exclusive_change, read_lock
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Lock contracts, compare versions, bring them out.
+    help="""Lock contracts, compare versions, roll them out.
 
     pokayoke contracts lock contracts.yaml --by mo --reason "first contracts"
 
     pokayoke contracts diff get_order@1 get_order@2
 
-    A new version begins as a shadow or as a canary for a share of the new runs; a run keeps its version.
+    A new version starts as a shadow or as a canary for a share of the new runs; a run keeps its version.
     """,
 )
 contracts_rollout.register_commands(app)
@@ -62,21 +62,20 @@ def lock(
     path: LockOption = DEFAULT_LOCK,
     stable: Annotated[
         list[str] | None,
-        typer.Option("--stable", metavar="TOOL@VERSION", help="Of a new tool with several versions, the one in force."),
+        typer.Option("--stable", metavar="TOOL@VERSION", help="The version in force of a new tool with several."),
     ] = None,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Put no new tool in force: bring it out with canary.")
+        bool, typer.Option("--waiting", help="Put no new tool in force: roll it out with canary.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Fix what each version of each tool promises.
+    """Lock what each version of each tool promises.
 
     pokayoke contracts lock contracts.yaml --by mo --reason "first contracts"
 
-    The first version of a tool is in force at once; a further one is known, until shadow or canary begins
-    with it. What is locked under a version stays what it is: a changed contract needs a new version.
-    Exit code 0 if all is locked, 1 if a contract was changed under its version (then nothing is), 2 if a
-    source cannot be read.
+    The first version of a tool is in force at once; a later one is only known until shadow or canary starts
+    it. A locked version never changes: a changed contract needs a new version. Exit code 0 if all is locked,
+    1 if a contract was changed under its version (then nothing is locked), 2 if a source cannot be read.
     """
     where, done = Path(path), build_step_reason(by, reason)
     found = [(contract, relative_source(name, where)) for name in sources for contract in load_contracts(name, Path())]
@@ -115,7 +114,7 @@ def _parse_stable(named: list[str], contracts: list[Contract]) -> dict[str, str]
 
 
 def _select_first_versions(before: ContractLock, contracts: list[Contract], chosen: dict[str, str]) -> dict[str, str]:
-    """Which version of each new tool is in force at once."""
+    """Return the version of each new tool that is in force at once."""
     found: dict[str, str] = {}
     for contract in contracts:
         name = contract.name
@@ -136,12 +135,12 @@ def _select_first_versions(before: ContractLock, contracts: list[Contract], chos
 
 @app.command()
 def check(path: LockOption = DEFAULT_LOCK, json: JsonOption = False) -> None:
-    """Say whether every contract still is what was locked.
+    """Check that every contract still is what was locked.
 
     pokayoke contracts check
 
     Exit code 0 if it is, 1 if a version was changed or is missing, 2 if the lock cannot be read. A version
-    that nobody is given any more may be missing: that is told and is no finding.
+    that no run gets any more may be missing: that is reported as a note.
     """
     where = Path(path)
     found = read_lock(where)
@@ -198,7 +197,7 @@ def history(
     path: LockOption = DEFAULT_LOCK,
     json: JsonOption = False,
 ) -> None:
-    """Show every step: when, who, what, and why.
+    """Show every step: when, by whom, what, and why.
 
     pokayoke contracts history get_order
     """
@@ -226,7 +225,7 @@ def history(
 
 
 def _refuse_change(why: str, *, json: bool) -> NoReturn:
-    """A finding: nothing was written."""
+    """Report a refused change: nothing was written."""
     if json:
         print_data(as_json({"ok": False, "reason": why}))
     print_message(f"refused: {why}")

@@ -1,4 +1,4 @@
-"""`pokayoke contracts diff`: what changes between two versions, whom it breaks, and how many recorded calls."""
+"""`pokayoke contracts diff`: what changes between two versions, what it breaks, and how many recorded calls."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def register_commands(app: typer.Typer) -> None:
 
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A file of contracts, MODULE:ATTRIBUTE, or TOOL@VERSION.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the other side.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, for the other side.")],
     path: LockOption = DEFAULT_LOCK,
     against: Annotated[
         list[str] | None,
         typer.Option("--against", metavar="RECORDING", help="Count the recorded calls it would break."),
     ] = None,
     fields: Annotated[str | None, typer.Option("--map", help="Fields of plain JSON Lines, as for replay.")] = None,
-    kind: Annotated[str | None, typer.Option("--format", help="What the recordings are, if that is not plain.")] = None,
+    kind: Annotated[str | None, typer.Option("--format", help="Format of the recordings, if not plain.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what changes between two versions, and whom it breaks.
+    """Show what changes between two versions, and what it breaks.
 
     pokayoke contracts diff v1.yaml v2.yaml
 
     pokayoke contracts diff get_order@1 get_order@2 --against trace.jsonl
 
-    The sides are the model (and other callers), the readers of what a tool answers, the tool itself, and the
-    operators. Exit code 0 if nothing breaks, 1 if something does or nobody can tell, 2 if a side cannot be read.
+    The sides are the model (and other callers), the readers of a tool's answers, the tool itself, and the
+    operators. Exit code 0 if nothing breaks, 1 if something does or may, 2 if a side cannot be read.
     """
     before, after = _load_side(old, path), _load_side(new, path)
     tools = compare_contracts(before, after)
@@ -83,7 +83,7 @@ def diff(
 
 
 def compare_contracts(before: Sequence[Contract], after: Sequence[Contract]) -> dict[str, tuple[Change, ...]]:
-    """Return the changes by `old -> new`, of all tools of both sides."""
+    """Return the changes of all tools of both sides, by `old -> new`."""
     one, other = {c.name: c for c in before}, {c.name: c for c in after}
     found: dict[str, tuple[Change, ...]] = {}
     for name in dict.fromkeys((*one, *other)):
@@ -97,7 +97,7 @@ def compare_contracts(before: Sequence[Contract], after: Sequence[Contract]) -> 
 
 
 def _load_side(name: str, lock: str) -> list[Contract]:
-    """The contracts of one side, one version per tool."""
+    """Return the contracts of one side, one version per tool."""
     if "@" in name and not Path(name).exists() and not is_module_attribute(name):
         where = Path(lock)
         return [LockedContracts(where).load_contract(read_lock(where), *parse_tool_version(name))]
@@ -114,10 +114,10 @@ def _load_side(name: str, lock: str) -> list[Contract]:
 def _score_recordings(
     before: list[Contract], after: list[Contract], names: list[str], kind: str | None, fields: str | None
 ) -> dict[str, Any]:
-    """What both sides say to recorded calls, as `pokayoke replay --compare` scores them."""
+    """Return how both sides judge recorded calls, scored as by `pokayoke replay --compare`."""
     from pokayoke.replay.readers import Source, parse_map  # noqa: PLC0415 - as above
     from pokayoke.replay.readers.source import parse_format  # noqa: PLC0415 - as above
-    from pokayoke.replay.score.evaluate import Judge  # noqa: PLC0415 - for those who have a recording
+    from pokayoke.replay.score.evaluate import Judge  # noqa: PLC0415 - needed with a recording only
     from pokayoke.replay.score.summary import ContractSet, build_summary  # noqa: PLC0415 - as above
     from pokayoke.replay.score.workers import Replay  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-"""What the commands of `pokayoke contracts` share: the lock, the contracts it names, and who does a step."""
+"""Shared by the commands of `pokayoke contracts`: the lock, the contracts it names, and who takes a step."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DEFAULT_LOCK: Final = NAME
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """A version whose file does not say what was locked.
+    """A version whose file differs from what was locked.
 
     Args:
         contract: `name@version`.
-        source: where it should stand.
+        source: its file, or `module:attribute`.
         why: what is wrong.
-        in_force: True if some run may be given it.
+        in_force: True if some run may get it.
     """
 
     contract: str
@@ -42,10 +42,10 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def build_step_reason(by: str, reason: str) -> StepReason:
-    """Return who does a step now, and why.
+    """Return who takes a step now, and why.
 
     Raises:
-        ConfigurationError: one of them says nothing.
+        ConfigurationError: one of them is empty.
     """
     for option, text in (("--by", by), ("--reason", reason)):
         if not text.strip():
@@ -54,10 +54,10 @@ def build_step_reason(by: str, reason: str) -> StepReason:
 
 
 def parse_tool_version(text: str) -> tuple[str, str]:
-    """Return the two halves of `TOOL@VERSION`.
+    """Return tool and version of `TOOL@VERSION`.
 
     Raises:
-        ConfigurationError: it has no halves.
+        ConfigurationError: one of them is missing.
     """
     name, _, version = text.rpartition("@")
     if not name or not version:
@@ -73,12 +73,12 @@ def relative_source(name: str, lock: Path) -> str:
 
 
 def is_module_attribute(name: str) -> bool:
-    """Return whether a source is `module:attribute` and no file."""
+    """Return whether a source is `module:attribute` and not a file."""
     return MODULE_ATTRIBUTE.fullmatch(name) is not None and not Path(name).exists()
 
 
 class LockedContracts:
-    """The contracts that stand in the sources of a lock, each source read once.
+    """The contracts in the sources of a lock, each source read once.
 
     Args:
         path: of the lock.
@@ -106,10 +106,10 @@ class LockedContracts:
         return found
 
     def load_contract(self, lock: ContractLock, name: str, version: str) -> Contract:
-        """Return a locked version, as it was locked.
+        """Return a locked version unchanged.
 
         Raises:
-            ContractError: it is not there any more, or not what was locked.
+            ContractError: it is missing, or differs from what was locked.
             ConfigurationError: the version is unknown, or its source cannot be read.
         """
         tool = lock.tools.get(name)
@@ -127,7 +127,7 @@ class LockedContracts:
         return found
 
     def find_drifts(self, lock: ContractLock) -> Iterator[Drift]:
-        """Yield every version that is not what was locked."""
+        """Yield every version that differs from what was locked."""
         for name, tool in lock.tools.items():
             for version, locked in tool.versions.items():
                 try:
@@ -136,7 +136,7 @@ class LockedContracts:
                     yield Drift(f"{name}@{version}", locked.source, str(error), version in tool.in_force)
 
     def find_unlocked(self, lock: ContractLock) -> Iterator[str]:
-        """Yield contracts that stand in a source and are not locked."""
+        """Yield contracts in a source that are not locked."""
         for source in sorted({one.source for tool in lock.tools.values() for one in tool.versions.values()}):
             try:
                 found = self.load_source(source)

@@ -1,4 +1,4 @@
-"""The steps of a rollout, each one command: shadow, canary, widen, promote, roll back, drop."""
+"""The steps of a rollout, one command each: shadow, canary, widen, promote, roll back, drop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VersionArgument = Annotated[str, typer.Argument(metavar="TOOL@VERSION", help="A 
 ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="A locked tool.")]
 ShareOption = Annotated[str, typer.Option("--share", help="Share of the new runs: 0.1, or 10%.")]
 NewKeysOption = Annotated[
-    bool, typer.Option("--new-keys", help="Accept that a retry across the versions may be a second effect.")
+    bool, typer.Option("--new-keys", help="Accept that a retry across versions may be a second effect.")
 ]
 
 
@@ -56,11 +56,11 @@ def shadow(
     path: LockOption = DEFAULT_LOCK,
     json: JsonOption = False,
 ) -> None:
-    """Let a version judge every call beside the stable one, and decide nothing.
+    """Let a version judge every call next to the stable one, without deciding anything.
 
     pokayoke contracts shadow get_order@2 --by mo --reason "outputs changed"
 
-    Where the two differ stands in the trace (event `shadow`), and is counted by `pokayoke trace report`.
+    The trace records where the two differ (event `shadow`), and `pokayoke trace report` counts it.
     """
     name, number = parse_tool_version(version)
     done = build_step_reason(by, reason)
@@ -80,7 +80,7 @@ def canary(
 
     pokayoke contracts canary get_order@2 --share 5% --by mo --reason "no differences in shadow"
 
-    Which runs, follows from their ids. A run keeps its version for as long as it lives.
+    A run's id decides whether it gets the version. A run keeps its version for its lifetime.
     """
     name, number = parse_tool_version(version)
     wanted, done = parse_share(share), build_step_reason(by, reason)
@@ -120,7 +120,7 @@ def promote(
     new_keys: NewKeysOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Make the candidate the stable version. Open runs keep what they began with.
+    """Make the candidate the stable version. Open runs keep their version.
 
     pokayoke contracts promote get_order --by mo --reason "a week at half of the runs"
     """
@@ -140,12 +140,12 @@ def promote(
 def rollback(
     tool: ToolArgument, by: ByOption, reason: ReasonOption, path: LockOption = DEFAULT_LOCK, json: JsonOption = False
 ) -> None:
-    """Withdraw the candidate; without one, go back to what was stable before.
+    """Withdraw the candidate; without one, return to the previous stable version.
 
     pokayoke contracts rollback get_order --by mo --reason "totals are wrong"
 
-    Runs that began with the withdrawn version may not call the tool any more; they are never switched.
-    Exit code 1 if it is done and a version in force is not what was locked: programs cannot take it over.
+    Runs with the withdrawn version may not call the tool any more; they are never switched. Exit code 1 if
+    the step was taken but a version in force differs from what was locked: programs cannot take it over.
     """
     done = build_step_reason(by, reason)
     _run_step(path, tool, lambda lock, _: roll_back(lock, tool, done), json=json)
@@ -162,7 +162,7 @@ def drop(
 
     pokayoke contracts drop get_order@1 --by mo --reason "no run has it any more"
 
-    What it promised stays fixed: the same version can be locked again, another one under its number cannot.
+    A version stays fixed: the same contract can be locked again under it, another one cannot.
     """
     name, number = parse_tool_version(version)
     done = build_step_reason(by, reason)
@@ -177,9 +177,9 @@ def _run_step(
     json: bool,
     check: str | None = None,
 ) -> None:
-    """Do one step under the lock's own lock, and say how the tool stands now, and who cannot follow.
+    """Take one step under the lock's own lock, and print the tool's new state and what keeps programs from following.
 
-    A step is taken even if a program cannot follow it: what is in force there may be worse.
+    A step is taken even if programs cannot follow it: what is in force there may be worse.
     """
     where = Path(path)
     if not where.exists():
@@ -189,7 +189,7 @@ def _run_step(
     def apply_step(lock: ContractLock) -> ContractLock:
         after = how(lock, shelf)
         if check is not None:
-            shelf.load_contract(lock, tool, check)  # what is brought out is what was locked, or nothing is
+            shelf.load_contract(lock, tool, check)  # only a version that is still what was locked is rolled out
         return after
 
     with exclusive_change(where) as change:

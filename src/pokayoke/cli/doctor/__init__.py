@@ -1,4 +1,4 @@
-"""`pokayoke doctor`: does every guard fire, and what is weaker here than the documentation says?"""
+"""`pokayoke doctor`: fires every guard, and reports what is weaker here than the documentation says."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from pokayoke.core.policy import Policy
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What became of one probe.
+    """The result of one probe.
 
     Args:
         name: of the probe.
-        against: what it provokes.
+        against: the fault it provokes.
         fired: whether the guard caught it.
-        instead: what happened if it did not.
+        instead: what happened if the guard did not catch it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 def doctor(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE|MODULE:ATTRIBUTE", help="Configuration and tools to look at, as for check."),
+        typer.Argument(metavar="FILE|MODULE:ATTRIBUTE", help="Configuration and tools to examine, as for check."),
     ] = None,
     config: Annotated[str | None, typer.Option(help="Configuration file; pokayoke.yaml if it is there.")] = None,
     store: Annotated[
@@ -55,15 +55,15 @@ def doctor(
     lock: Annotated[str | None, typer.Option(help="Lock of contracts; contracts.lock if it is there.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Provoke every fault once and say which guards fired.
+    """Provoke every fault once and report which guards fired.
 
     pokayoke doctor
 
     pokayoke doctor --config pokayoke.yaml shop.tools:ALL
 
-    The probes use tools of their own; yours are looked at and never run. Exit code 0 if every guard fired,
-    every tool named has a deadline and an output contract, and store, trace file and sample can be used; 1 if
-    not; 2 if doctor could not run. POKAYOKE_STORE stands in for --store.
+    The probes use tools of their own; yours are examined and never run. Exit code 0 if every guard fired,
+    every tool has a deadline and an output contract, and store, trace file and sample can be used; 1 if not;
+    2 if doctor could not run. POKAYOKE_STORE replaces --store.
     """
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in contract_weaknesses(contract))]
@@ -89,7 +89,7 @@ def fire_probes(policy: Policy) -> Iterator[ProbeResult]:
 
     The probes' guards have no kinds of failure of their own; `unknown_name_problems` has.
     """
-    from msgspec.structs import replace  # noqa: PLC0415 - the rooms are loaded when they are wanted
+    from msgspec.structs import replace  # noqa: PLC0415 - the rooms are loaded on use
 
     from pokayoke.cli.doctor.policy_probes import build_policy_probes  # noqa: PLC0415 - as above
     from pokayoke.cli.doctor.probes import PROBES  # noqa: PLC0415 - as above
@@ -99,13 +99,13 @@ def fire_probes(policy: Policy) -> Iterator[ProbeResult]:
     for probe in [*PROBES, *build_policy_probes(policy)]:
         try:
             instead = probe.fire(policy)
-        except Exception as error:  # noqa: BLE001 - a probe that breaks is a guard nobody has seen firing
+        except Exception as error:  # noqa: BLE001 - a probe that fails has not shown its guard firing
             instead = f"the probe failed: {type(error).__name__}: {error}"
         yield ProbeResult(probe.name, probe.against, instead is None, instead)
 
 
 def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
-    """What holds less on this machine or with these settings than the documentation promises."""
+    """Yield where this machine or these settings guarantee less than the documentation promises."""
     from pokayoke.cli.doctor.policy_probes import unreachable_limits  # noqa: PLC0415 - as above
     from pokayoke.runtime.approvals.signature import SECRET  # noqa: PLC0415 - as above
     from pokayoke.runtime.files.confined_open import open_method  # noqa: PLC0415 - as above
@@ -138,7 +138,7 @@ def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) 
 
 
 def _store_problems(url: str | None) -> tuple[list[SourceProblem], list[str]]:
-    """What is wrong with the store, and what is weaker than it could be."""
+    """Return the problems of the store, and where it is weaker than it could be."""
     from pokayoke.errors import StoreError  # noqa: PLC0415 - as above
     from pokayoke.stores import open_store  # noqa: PLC0415 - as above
 
@@ -155,7 +155,7 @@ def _store_problems(url: str | None) -> tuple[list[SourceProblem], list[str]]:
 
 
 def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[SourceProblem], list[str]]:
-    """What of the locked contracts has drifted, and what is being brought out."""
+    """Return which locked contracts have drifted, and which rollouts are in progress."""
     from pokayoke.cli.contracts.lock_options import DEFAULT_LOCK, LockedContracts  # noqa: PLC0415 - as above
     from pokayoke.core.versions.lock import describe_versions  # noqa: PLC0415 - as above
     from pokayoke.runtime.versions.lock_file import read_lock  # noqa: PLC0415 - as above
@@ -174,7 +174,7 @@ def _lock_problems(name: str | None, *, durable: bool) -> tuple[list[SourceProbl
 
 
 def _trace_problems(policy: Policy) -> Iterator[SourceProblem]:
-    """What is wrong with the files that a guard would open when it starts."""
+    """Yield the problems of the files that a guard would open when it starts."""
     from pokayoke.errors import ConfigurationError  # noqa: PLC0415 - as above
     from pokayoke.runtime.trace.sample import Sampler  # noqa: PLC0415 - as above
     from pokayoke.runtime.trace.trace import Trace  # noqa: PLC0415 - as above

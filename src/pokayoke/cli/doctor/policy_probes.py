@@ -17,7 +17,7 @@ from pokayoke.testing.clock import FrozenClock
 
 
 def build_policy_probes(policy: Policy) -> list[Probe]:
-    """Probes for what the configuration itself declares: lists, approvals, limits, budgets."""
+    """Return the probes for a configuration's own lists, approvals, limits and budgets."""
     fields = policy.trace.redact_fields
     hidden = [Probe("redact_fields", "a field that trace.redact_fields names", _probe_redact_fields)] if fields else []
     return [
@@ -29,7 +29,7 @@ def build_policy_probes(policy: Policy) -> list[Probe]:
 
 
 def unreachable_limits(policy: Policy) -> list[str]:
-    """Limits on calls that are too high to be reached by a probe."""
+    """Return the limits on calls that are too high for a probe to reach."""
     budgets = [(f"budgets.{name}", getattr(policy.budgets, name)) for name in ("calls", "rounds")]
     limits = [(f"limits[{number}].calls", limit.calls) for number, limit in enumerate(policy.limits)]
     return [name for name, most in (*limits, *budgets) if most is not None and most > _MOST_CALLS]
@@ -41,7 +41,7 @@ def _probe_redact_fields(policy: Policy) -> str | None:
     return f"shown: {', '.join(shown)}" if shown else None
 
 
-# Name, what it is against, the policy, the tool, how many calls, and the tool's effect.
+# Name, the fault, the policy, the tool, how many calls, and the tool's effect.
 ProbeRow = tuple[str, str, Policy, str, int, str]
 
 
@@ -70,7 +70,7 @@ def _call_limit_rows(policy: Policy) -> Iterator[ProbeRow]:
     for number, limit in enumerate(policy.limits):
         if limit.calls is not None and limit.calls <= _MOST_CALLS:
             tool = "probe" if limit.tool == "*" else limit.tool
-            under = replace(base, limits=(replace(limit, amount=None, field=None),))  # sums have a probe of their own
+            under = replace(base, limits=(replace(limit, amount=None, field=None),))  # sums have probes of their own
             yield f"limit_{number}", "more calls than the limit", under, tool, limit.calls + 1, "read"
     for name in ("calls", "rounds"):
         most = getattr(policy.budgets, name)
@@ -94,7 +94,7 @@ def _amount_probes(policy: Policy) -> Iterator[Probe]:
 
 
 def _budget_probes(policy: Policy) -> Iterator[Probe]:
-    """Budgets that no number of calls uses up: tokens are reported, and time is let pass."""
+    """Yield probes for budgets that calls do not use up: tokens are reported, and the clock is advanced."""
     tokens, seconds = policy.budgets.tokens, policy.budgets.seconds
     if tokens is not None:
 
@@ -119,7 +119,7 @@ _MOST_CALLS: Final = 10_000
 
 
 def _expect_nth_refused(policy: Policy, name: str, times: int, effect: str) -> str | None:
-    """None if the last of these calls was refused before its tool ran."""
+    """Return None if the last of these calls was refused before its tool ran."""
     tool = ProbeTool(name, effect=effect)
     return _expect_last_refused(build_guard(policy, tool), tool, [{"item": f"a{number}"} for number in range(times)])
 
@@ -133,7 +133,7 @@ def _expect_last_refused(
     clock: FrozenClock | None = None,
     seconds: float = 0.0,
 ) -> str | None:
-    """None if, after so many tokens and seconds, the last of the calls was refused before its tool ran."""
+    """Return None if, after these tokens and seconds, the last call was refused before its tool ran."""
     try:
         run = guard.run("probe", principal="probe")
         run.usage(tokens)

@@ -1,8 +1,8 @@
-"""The probes of `pokayoke doctor`: each provokes one fault and looks whether its guard stops it.
+"""The probes of `pokayoke doctor`: each provokes one fault and checks that its guard stops it.
 
-A probe builds its own small guard under the user's policy, with tools that only count how often they
-ran. It writes nothing and reaches nothing. Add one with `@probe(name, "what it guards against")`; it
-returns None if the guard fired, or a sentence that says what happened instead.
+A probe builds a small guard under the user's policy, with tools that only count their calls. It writes nothing and
+connects to nothing. Add one with `@register_probe(name, "the fault")`; it returns None if the guard fired, or a
+sentence that says what happened instead.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _DEADLINE_SECONDS: Final = 0.1
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """One fault and the question whether it is caught.
+    """One fault, and the check that it is caught.
 
     Args:
         name: stable name.
-        against: what the guard is there for.
-        fire: provokes it under a policy; None if it was caught, else what happened.
+        against: the fault.
+        fire: provokes it under a policy; returns None if it was caught, else what happened.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 PROBES: list[Probe] = []
-"""Every probe, in the order they run. Append to it to have your own fired."""
+"""Every probe, in the order they run. Append your own to have them fired too."""
 
 
 def register_probe(name: str, against: str) -> Callable[[ProbeFunction], ProbeFunction]:
@@ -74,11 +74,11 @@ def register_probe(name: str, against: str) -> Callable[[ProbeFunction], ProbeFu
 
 
 class ProbeTool:
-    """A tool that counts how often it ran.
+    """A tool that counts its calls.
 
     Args:
         name: of the tool.
-        result: what it returns, or a callable that makes it (or raises).
+        result: what it returns, or a callable that returns it (or raises).
         fields: of the contract.
     """
 
@@ -94,7 +94,7 @@ class ProbeTool:
 
 
 def relax_policy(policy: Policy) -> Policy:
-    """The policy without what would stop any tool of a probe: lists of tools, limits, the file."""
+    """Return the policy without what would stop a probe's tool: lists of tools, limits, the file."""
     return replace(
         policy,
         access=AccessPolicy(),
@@ -106,14 +106,14 @@ def relax_policy(policy: Policy) -> Policy:
 
 
 def build_guard(policy: Policy, *tools: ProbeTool) -> Guard:
-    """A guard over these tools, under this policy."""
+    """Return a guard with these tools, under this policy."""
     return Guard([tool.contract for tool in tools], config=policy)
 
 
 def call_once(
     policy: Policy, tool: ProbeTool, arguments: Any = _VALID_ARGUMENTS, *, name: str | None = None, **more: Any
 ) -> Outcome:
-    """One call in a run of its own."""
+    """Return the outcome of one call in a run of its own."""
     guard = build_guard(policy, tool)
     try:
         return guard.run("probe").call(ToolCall("call_1", name or tool.contract.name, arguments, **more))
@@ -122,14 +122,14 @@ def call_once(
 
 
 def expect_refused(outcome: Outcome, tool: ProbeTool, *, runs: int = 0) -> str | None:
-    """None if the call was refused and the tool ran no oftener than said."""
+    """Return None if the call was refused and the tool ran at most `runs` times."""
     if tool.runs > runs:
         return f"the tool ran {tool.runs} times (status {outcome.status})"
     return None if outcome.status in ("refused", "pending") else f"status {outcome.status}"
 
 
 def expect_unusable(outcome: Outcome) -> str | None:
-    """None if the output was kept from the model."""
+    """Return None if the output was withheld from the model."""
     return None if outcome.status in ("invalid_output", "degraded") else f"status {outcome.status}"
 
 

@@ -1,4 +1,4 @@
-"""`pokayoke ledger`: see what was claimed, settle what is in doubt, compare it with the business, forget the old."""
+"""`pokayoke ledger`: lists writes, settles doubts, compares with the business, prunes."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ app = typer.Typer(
 
     pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
 
-    POKAYOKE_STORE stands in for --store. Exit codes: 0 clean, 1 findings, 2 could not run.""",
+    POKAYOKE_STORE replaces --store. Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
 app.command("reconcile")(ledger_reconcile.reconcile)
-KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The ledger key, or how it begins.")]
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The ledger key, or its beginning.")]
 
 
 @app.command()
 def init(store: StoreOption = None, json: JsonOption = False) -> None:
-    """Make a ledger: a new file, or tables in a database that is there. An existing ledger stays as it is.
+    """Create a ledger: a new file, or tables in an existing database. An existing ledger stays unchanged.
 
     pokayoke ledger init --store sqlite:///ledger.db
 
@@ -78,22 +78,22 @@ def init(store: StoreOption = None, json: JsonOption = False) -> None:
 
 @app.command()
 def migrate(store: StoreOption = None, json: JsonOption = False) -> None:
-    """Bring the tables of an existing ledger to the version of this pokayoke.
+    """Migrate the tables of an existing ledger to the version of this pokayoke.
 
     pokayoke ledger migrate --store sqlite:///ledger.db
 
-    Nothing is made where there is no ledger. Programs of an older version refuse to write after that.
+    Nothing is created where there is no ledger. Programs of an older version then refuse to write.
     """
     also = "is up to date"
     try:
         with open_store_option(store):
             pass
     except StoreError as error:
-        # Only a ledger that is there and too old says so; `create` would also make a missing one.
+        # Only an existing ledger that is too old says this; `create` would also create a missing one.
         if "`pokayoke ledger migrate" not in str(error):
             raise
         also = "was migrated"
-    # Also where nothing is to be done: a ledger of a newer version can be opened, and only this refuses it.
+    # Also if there is nothing to migrate: a ledger of a newer version can be opened, and only this refuses it.
     with open_store_option(store, create=True) as ledger:
         _print_identity(_ledger_identity(ledger), json=json, also=also)
 
@@ -101,12 +101,12 @@ def migrate(store: StoreOption = None, json: JsonOption = False) -> None:
 @app.command("list")
 def list_effects(
     store: StoreOption = None,
-    in_doubt: Annotated[bool, typer.Option("--in-doubt", help="Only effects that somebody has to settle.")] = False,
+    in_doubt: Annotated[bool, typer.Option("--in-doubt", help="Only effects that a person has to settle.")] = False,
     tool: Annotated[str | None, typer.Option(help="Only effects of this tool.")] = None,
     run: Annotated[str | None, typer.Option(help="Only effects of this run.")] = None,
     state: Annotated[str | None, typer.Option(help="Only this state, such as completed.")] = None,
     since: Annotated[str | None, typer.Option(help="Claimed since: 2h, 7d, or 2026-11-21T08:00.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="The latest so many; 0 for all, by key.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, help="How many, the latest first; 0 for all, by key.")] = 100,
     json: JsonOption = False,
 ) -> None:
     """List effects, the latest first.
@@ -115,8 +115,7 @@ def list_effects(
 
     pokayoke ledger list --tool transfer --since 7d --json
 
-    "In doubt" includes executions whose time is over and of which nobody has reported. Exit code 1 if
-    --in-doubt found any.
+    "In doubt" includes executions whose lease is over without a result. Exit code 1 if --in-doubt found any.
     """
     moment_now = current_time()
     query = RecordQuery(
@@ -140,7 +139,7 @@ def list_effects(
 
 @app.command("show")
 def show_effect(key: KeyArgument, store: StoreOption = None, json: JsonOption = False) -> None:
-    """Show one effect: its record, what the audit says of it, and what to do next.
+    """Show one effect: its record, its audit entries, and what to do next.
 
     pokayoke ledger show 4f1c9a
     """
@@ -178,20 +177,20 @@ def resolve(
     by: ByOption,
     reason: ReasonOption,
     happened: Annotated[
-        str | None, typer.Option("--happened", metavar="REF", help="It took effect; the target's own name of it.")
+        str | None, typer.Option("--happened", metavar="REF", help="It took effect; REF is the target's name for it.")
     ] = None,
     not_happened: Annotated[bool, typer.Option("--not-happened", help="It did not, and it will not.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Settle a doubt, or correct a failure, by your word. It is kept in the audit.
+    """Settle a doubt, or correct a failure, by your decision. The audit keeps it.
 
     pokayoke ledger resolve 4f1c9a --happened PO-7 --by ann --reason "seen in the shop"
 
     pokayoke ledger resolve 4f1c9a --not-happened --by ann --reason "no such order, and the shop was down"
 
-    After --happened the effect is completed and never runs again. After --not-happened the same call may run
-    once more, so be sure that nothing is on its way either.
+    After --happened the effect counts as completed and never runs again. After --not-happened the same call may
+    run once more, so make sure that it is not still in progress.
     """
     if (happened is None) == (not not_happened):
         raise ConfigurationError("say one of --happened REF and --not-happened")
@@ -207,27 +206,27 @@ def resolve(
     if json:
         print_data(as_json(_record_values(after, decision.now)))
     else:
-        print_data(escape_text(f"{after.tool} {after.key[:12]} is {after.state} now, by the word of {by}"))
+        print_data(escape_text(f"{after.tool} {after.key[:12]} is {after.state} now, as decided by {by}"))
 
 
 @app.command()
 def prune(
     older_than: Annotated[str, typer.Option("--older-than", help="How old, such as 90d.")],
     store: StoreOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only count.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Prune; without this, only count.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even below 30 days.")] = False,
-    by: Annotated[str, typer.Option("--by", help="Who says so; kept in the audit.")] = "pokayoke ledger prune",
+    by: Annotated[str, typer.Option("--by", help="Who prunes; kept in the audit.")] = "pokayoke ledger prune",
     json: JsonOption = False,
 ) -> None:
-    """Forget settled effects, answered questions, idle runs and past days of limits. Without --yes it only counts.
+    """Delete settled effects, answered questions, idle runs and past days of limits. Without --yes it only counts.
 
     pokayoke ledger prune --older-than 90d
 
     pokayoke ledger prune --older-than 90d --yes --by ann
 
-    An effect that is forgotten can happen again: keep them longer than any caller may repeat a call, and
-    reconcile first. What is executing or in doubt always stays, and so do runs that were stopped or are latched,
-    and limits that count per user or per tool.
+    A deleted effect can happen again: keep effects longer than any caller may repeat a call, and reconcile
+    first. What is executing or in doubt always stays, and so do runs that were stopped or are latched, and
+    limits that count per user or per tool.
     """
     age = parse_duration(older_than, "--older-than")
     if age < _MIN_AGE and not force:
@@ -288,7 +287,7 @@ def _parse_states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ..
 
 
 def _is_doubtful(record: Record, at: float) -> bool:
-    """Whether a person may settle it: a time that is over is as good as in doubt."""
+    """Whether a person may settle it: an execution whose lease is over counts as in doubt."""
     return record.state == "in_doubt" or (record.state in ("executing", "resolving") and record.is_over(at))
 
 
@@ -299,7 +298,7 @@ def _state_word(record: Record, at: float) -> str:
 
 
 def _record_values(record: Record, at: float) -> dict[str, Any]:
-    """A record as JSON values. Its output is left out: it may hold anything, and is nobody's here."""
+    """Return a record as JSON values, without its output, which may hold anything."""
     shown = struct_to_dict(msgspec.structs.replace(record, output=None))
     del shown["output"]
     return shown | {"doubtful": _is_doubtful(record, at)}
@@ -329,15 +328,15 @@ def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
 
 
 def _find_record(ledger: Store, key: str) -> Record:
-    """The record of a key or of how it begins.
+    """Return the record with a key or a beginning of one.
 
     Raises:
-        StoreError: there is none, or more than one.
+        StoreError: there is none, or there are several.
     """
     start = key.strip().lower()
     if not start or not set(start) <= _HEX:
         raise StoreError(f"there is no effect {key!r}; `pokayoke ledger list` shows them")
-    # As in lists, without the output: that may be sealed with a key which is not here.
+    # As in lists, without the output: it may be sealed with a key that is not present.
     near = ledger.records(RecordQuery(after=_key_before(start), limit=2))
     if near and near[0].key == start:
         return near[0]
@@ -350,7 +349,7 @@ def _find_record(ledger: Store, key: str) -> Record:
 
 
 def _key_before(start: str) -> str:
-    """What no key lies between and one that begins like this."""
+    """Return a text right before all keys that begin like this."""
     return f"{start[:-1]}{chr(ord(start[-1]) - 1)}\U0010ffff"
 
 

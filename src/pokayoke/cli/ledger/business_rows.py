@@ -1,4 +1,4 @@
-"""Business rows for `pokayoke ledger reconcile`: out of a JSON Lines file or a database, one at a time."""
+"""Business rows for `pokayoke ledger reconcile`, from a JSON Lines file or a database, one at a time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import psycopg
 
 COLUMNS: Final = ("key", "reference", "digest", "arguments", "amount", "tool")
-"""What a row may tell; `--map` says under which name it does."""
+"""The columns of a row; `--map` gives their names in the source."""
 _FETCH_SIZE: Final = 1_000
 RowCounter = Callable[[int], None]
 
 
 def parse_column_map(text: str | None) -> dict[str, str]:
-    """Return column to name in the source, out of `key=order_key,reference=id`.
+    """Return column to its name in the source, from `key=order_key,reference=id`.
 
     Raises:
-        ConfigurationError: a part is no `column=name`, or names no column.
+        ConfigurationError: a part is not `column=name`, or names an unknown column.
     """
     names = {column: column for column in COLUMNS}
     for part in (text or "").split(","):
@@ -54,8 +54,8 @@ def read_file_rows(name: str, names: Mapping[str, str], told: RowCounter) -> Ite
         told: called with 1 for each line.
 
     Raises:
-        ConfigurationError: a line is no JSON object. A row that cannot be read could be any row, so nothing
-            can be said about the others.
+        ConfigurationError: a line is no JSON object. An unreadable row could be any row, so the others could not
+            be judged either.
         OSError: the file cannot be read.
     """
     if name == "-":
@@ -82,7 +82,7 @@ def _read_lines(file: BinaryIO, name: str, names: Mapping[str, str], told: RowCo
 
 
 def build_row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -> BusinessRow:
-    """Return a row as it is compared: without the blanks that databases fill columns of a fixed width with.
+    """Return a row for comparison, without the blanks that databases pad columns of a fixed width with.
 
     Args:
         number: its place in the source.
@@ -90,7 +90,7 @@ def build_row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -
         names: from `parse_column_map`.
 
     Raises:
-        ConfigurationError: its arguments are no JSON object, or another of its columns is no text and no number.
+        ConfigurationError: its arguments are no JSON object, or another column is neither text nor number.
     """
     told = {column: value.get(names[column]) for column in COLUMNS}
     arguments = told.pop("arguments")
@@ -103,7 +103,7 @@ def build_row(number: int, value: Mapping[str, Any], names: Mapping[str, str]) -
 
 
 def _arguments_digest(arguments: Any, number: int) -> str:
-    """The digest of the arguments a row stands for; databases hand them out as text."""
+    """Return the digest of a row's arguments; databases return them as text."""
     if arguments is None:
         return ""
     if isinstance(arguments, (str, bytes)):
@@ -126,8 +126,8 @@ def read_database_rows(url: str, query: str, names: Mapping[str, str], told: Row
         told: called with 1 for each row.
 
     Raises:
-        ConfigurationError: the URL is of another kind, the database cannot be read, it is not one query, or that
-            has no column that says which key or reference a row belongs to, or one of its columns twice.
+        ConfigurationError: the URL is of another kind, the database cannot be read, it is not one query, or the query
+            has no column for the key or the reference, or one column twice.
     """
     kind = urlsplit(url).scheme
     if kind == "sqlite":
@@ -141,8 +141,8 @@ def read_database_rows(url: str, query: str, names: Mapping[str, str], told: Row
 
 
 def _read_sqlite(url: str, query: str, names: Mapping[str, str], told: RowCounter) -> Iterator[BusinessRow]:
-    # It may be the file of the ledger: two SQLite libraries on one file would break each other's locks.
-    import apsw  # noqa: PLC0415 - loaded where a database is read
+    # It may be the ledger's own file: two SQLite libraries on one file would break each other's locks.
+    import apsw  # noqa: PLC0415 - loaded for a database only
 
     path = Path(url.removeprefix("sqlite:///").partition("?")[0])
     if not path.is_file():
@@ -177,7 +177,7 @@ def _read_postgres(url: str, query: str, names: Mapping[str, str], told: RowCoun
     except ImportError:
         raise MissingExtraError("psycopg", "postgres") from None
     try:
-        # A cursor on the server hands the rows out in portions, so that a large table needs no memory here.
+        # A server-side cursor returns the rows in portions, so that a large table needs no memory here.
         with (
             _set_read_only(psycopg.connect(url, connect_timeout=10)) as connection,
             connection.cursor("reconcile") as cursor,

@@ -1,7 +1,11 @@
-"""Bring ledger and business together, key by key, in constant memory.
+"""Joins the ledger with business rows, key by key, in constant memory.
 
-The business rows are put aside first, in a temporary file that vanishes with the process. The ledger is
-read after that: a claim comes before its effect, so a row without a record is no row that came too soon.
+The business rows are stored first, in a temporary file that vanishes with the process. The ledger is read after
+that: a claim comes before its effect, so a row without a record is no row that came too early.
+
+In: business rows, and a store.
+Out: one comparison per key.
+Never: a row that belongs to two records.
 """
 
 from __future__ import annotations
@@ -37,12 +41,12 @@ _TABLES: Final = f"""
 
 
 class ReconcileQuery(msgspec.Struct, frozen=True, gc=False):
-    """What is to be reconciled.
+    """Which effects to reconcile.
 
     Args:
         tool: only effects of this tool, or None for all.
-        since: only what was claimed from this wall-clock second on, or None for all.
-        amount_at: JSON pointer to the sum in a recorded output.
+        since: only effects claimed from this wall-clock second on, or None for all.
+        amount_at: JSON pointer to the amount in a recorded output.
     """
 
     tool: str | None = None
@@ -50,23 +54,23 @@ class ReconcileQuery(msgspec.Struct, frozen=True, gc=False):
     amount_at: str = "/amount"
 
     def matches(self, record: Record) -> bool:
-        """True if a record is to be judged."""
+        """True if a record is to be compared."""
         return self.tool in (None, record.tool) and (self.since is None or record.claimed_at >= self.since)
 
 
 class BusinessRows:
-    """Business rows, found again by key or by reference."""
+    """Business rows, indexed by key and by reference."""
 
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)  # no name: a temporary file
         self._file.executescript(_TABLES)
 
     def close(self) -> None:
-        """Let the file vanish."""
+        """Close and delete the file."""
         self._file.close()
 
     def add_rows(self, rows: Iterable[BusinessRow]) -> int:
-        """Put rows aside. Returns how many."""
+        """Store rows. Returns how many."""
         self._file.execute("BEGIN")
         put = self._file.executemany(
             f"INSERT INTO rows ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - names from the code only
@@ -77,11 +81,11 @@ class BusinessRows:
 
     @property
     def has_keyless_rows(self) -> bool:
-        """True if any row is found by its reference only."""
+        """True if a row can only be found by its reference."""
         return self._file.execute("SELECT 1 FROM rows WHERE key = '' LIMIT 1").fetchone() is not None
 
     def take_rows(self, record: Record) -> tuple[BusinessRow, ...]:
-        """The rows of a record; they count as seen. One without a key belongs to one record, of its own tool."""
+        """Return the rows of a record and mark them as seen. A row without a key belongs to one record of its tool."""
         found = self._select_rows("key = ?", record.key)
         if record.reference:
             mine = "key = '' AND reference = ? AND seen = 0 AND tool IN ('', ?)"
@@ -90,7 +94,7 @@ class BusinessRows:
         return tuple(found)
 
     def unmatched_rows(self) -> Iterator[tuple[str, tuple[BusinessRow, ...]]]:
-        """The rows that no record took, by key; those without one each for itself."""
+        """Yield the rows that no record took, by key; those without a key one by one."""
         group: list[BusinessRow] = []
         condition = "seen = 0 ORDER BY key, number"
         for values in self._file.execute(f"SELECT {_COLUMNS} FROM rows WHERE {condition}"):  # noqa: S608 - as above
@@ -108,7 +112,7 @@ class BusinessRows:
 
 
 def read_records(store: Store, query: RecordQuery, told: Callable[[int], None] = lambda _: None) -> Iterator[Record]:
-    """All records of a query, in the order of their keys; `told` hears how many came with each page."""
+    """Yield all records of a query, in the order of their keys; `told` is called with the size of each page."""
     query = msgspec.structs.replace(query, limit=_PAGE_SIZE)
     while True:
         page = store.records(query)
@@ -120,7 +124,7 @@ def read_records(store: Store, query: RecordQuery, told: Callable[[int], None] =
 
 
 def read_audit(store: Store) -> Iterator[AuditEntry]:
-    """The whole audit, oldest first."""
+    """Yield the whole audit, oldest first."""
     after = 0
     while True:
         page = store.audit(after=after, limit=_PAGE_SIZE)
@@ -131,7 +135,7 @@ def read_audit(store: Store) -> Iterator[AuditEntry]:
 
 
 def find_late_effects(store: Store) -> dict[str, frozenset[str]]:
-    """Key to the references of completions that came after their claim was lost."""
+    """Return key to the references of completions that came after their claim was lost."""
     found: dict[str, frozenset[str]] = {}
     for entry in read_audit(store):
         if entry.kind == "late_effect":
@@ -141,7 +145,7 @@ def find_late_effects(store: Store) -> dict[str, frozenset[str]]:
 
 
 def was_pruned(store: Store) -> bool:
-    """Whether effects were pruned: what is not in the ledger may have been."""
+    """Whether effects were pruned: an effect that is missing from the ledger may be one of them."""
     return any(entry.kind == "pruned" and entry.data["records"] for entry in read_audit(store))
 
 
@@ -152,20 +156,20 @@ def join_rows(
     times: ReconcileTimes,
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Comparison]:
-    """Yield what became of every key, the ledger's first, then what only the business has.
+    """Yield the comparison of every key, the ledger's first, then those of the business only.
 
     Args:
         store: the ledger.
         aside: the business rows.
-        wanted: which effects are judged.
+        wanted: which effects to compare.
         times: until when.
-        told: hears how many records were read.
+        told: called with the number of records read.
     """
     late = find_late_effects(store)
-    # A row without a key may belong to a record that is too old to be wanted: then those are read as well.
+    # A row without a key may belong to a record that is older than wanted: then older ones are read as well.
     query = RecordQuery(tool=wanted.tool, since=None if aside.has_keyless_rows else wanted.since)
     for found in read_records(store, query, told):
-        record = msgspec.structs.replace(found, reference=found.reference.strip())  # as those of the rows are
+        record = msgspec.structs.replace(found, reference=found.reference.strip())  # as in the rows
         rows = aside.take_rows(record)
         if wanted.matches(record):
             yield _compare_rows(store, record.key, record, rows, wanted, times, late)
@@ -192,7 +196,7 @@ def _compare_rows(
     first = compare_key(key, record, rows, times, late=known, amount=amount)
     if first.kind in AGREEING_KINDS:
         return first
-    # Few keys come this far, so asking what was undone costs little.
+    # Few keys come this far, so looking for undoings costs little.
     names = {row.reference for row in rows if row.reference}
     undone = {name for name in names if is_explained_by_undoing(store.record(undoing_key(key, name)), None, 1)}
     if key and is_explained_by_undoing(

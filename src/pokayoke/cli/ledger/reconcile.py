@@ -1,4 +1,4 @@
-"""`pokayoke ledger reconcile`: do the ledger and the business agree, and undo what is too much."""
+"""`pokayoke ledger reconcile`: compares the ledger with the business, and undoes surplus effects."""
 
 from __future__ import annotations
 
@@ -61,21 +61,19 @@ def reconcile(
         typer.Option("--sql", metavar="URL SELECT", help="Business rows from sqlite:/// or postgresql://, read only."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--map", metavar="key=...,reference=...", help="Names of the columns, if others.")
+        str | None, typer.Option("--map", metavar="key=...,reference=...", help="Names of the columns, if different.")
     ] = None,
     tool: Annotated[str | None, typer.Option(help="Only effects of this tool; the rows are its rows.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only what was claimed since: 7d, or 2026-11-01.")] = None,
-    lease: Annotated[str, typer.Option(help="What is younger may be on its way and is not judged.")] = "10m",
-    amount_at: Annotated[
-        str, typer.Option(help="Where recorded outputs hold the amount, as JSON pointer.")
-    ] = "/amount",
-    compensate: Annotated[bool, typer.Option("--compensate", help="Say what would be undone.")] = False,
+    since: Annotated[str | None, typer.Option(help="Only effects claimed since: 7d, or 2026-11-01.")] = None,
+    lease: Annotated[str, typer.Option(help="Younger effects may be in progress and are not compared.")] = "10m",
+    amount_at: Annotated[str, typer.Option(help="JSON pointer to the amount in recorded outputs.")] = "/amount",
+    compensate: Annotated[bool, typer.Option("--compensate", help="Show what would be undone.")] = False,
     contracts: Annotated[
-        list[str] | None, typer.Option("--contracts", help="Tools that say how they are undone: module:attribute.")
+        list[str] | None, typer.Option("--contracts", help="Tools that declare how they are undone: module:attribute.")
     ] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", help="Undo this effect, too; the whole key.")] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", help="Undo this effect too; the whole key.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --compensate: undo it now.")] = False,
-    by: Annotated[str, typer.Option("--by", help="With --yes: who has it undone; kept in the audit.")] = "",
+    by: Annotated[str, typer.Option("--by", help="With --yes: who undoes it; kept in the audit.")] = "",
     json: JsonOption = False,
 ) -> None:
     """Compare the ledger with the business, key by key.
@@ -86,11 +84,11 @@ def reconcile(
 
     pokayoke ledger reconcile --rows orders.jsonl --compensate --contracts shop.tools:ALL --yes --by ann
 
-    A row tells its key, its reference, or both; and, to be compared, its arguments (a JSON object), their
-    digest, or its amount. Classes: matched; missing (the ledger says completed, the business has no row);
-    extra (a row that no completed effect stands for); duplicate (several rows under one key); mismatched
-    (other arguments, amount or reference); doubtful_happened and doubtful_not (in doubt, with and without
-    a row). Exit code 1 if any key is in another class than matched, or, with --yes, was not undone.
+    A row has its key, its reference, or both; and, for comparison, its arguments (a JSON object), their digest,
+    or its amount. Classes: matched; missing (the ledger says completed, the business has no row); extra (a row
+    without a completed effect); duplicate (several rows under one key); mismatched (other arguments, amount or
+    reference); doubtful_happened and doubtful_not (in doubt, with and without a row). Exit code 1 if any key is
+    in another class than matched, or, with --yes, was not undone.
     """
     chosen = frozenset(key or ())
     _refuse_contradictions(rows, sql, compensate=compensate, yes=yes, by=by, contracts=contracts, chosen=chosen)
@@ -101,7 +99,7 @@ def reconcile(
     known = _load_undoable(contracts or []) if compensate else {}
     with ExitStack() as stack:
         aside = stack.enter_context(closing(BusinessRows()))
-        # Before the ledger is opened: it may lie in the same file, and it has to be read after the rows anyway.
+        # Before the ledger is opened: it may be in the same file, and it has to be read after the rows anyway.
         with progress_counter("business rows read") as told:
             aside.add_rows(_read_rows(rows, sql, names, told))
         ledger = stack.enter_context(_open_ledger(store, tool))
@@ -119,7 +117,7 @@ def reconcile(
 
 @contextmanager
 def _open_ledger(store: str | None, tool: str | None) -> Generator[Store]:
-    """Open the ledger, and say so if it has nothing of the tool: a misspelt name would look like all is well."""
+    """Open the ledger, and warn if it holds no effect of the tool: a misspelt name would look like a clean result."""
     with open_store_option(store) as ledger:
         if tool is not None and not ledger.records(RecordQuery(tool=tool, limit=1)):
             print_message(
@@ -129,15 +127,15 @@ def _open_ledger(store: str | None, tool: str | None) -> Generator[Store]:
 
 
 class ReconcileReport:
-    """Counts, and prints the disagreements once all keys were compared: half of them would read like all.
+    """Counts, and prints the differences once all keys were compared: a part of them would look complete.
 
-    The ledger may not be read to its end: it may hold outputs that are sealed with a key that is not here.
+    The ledger may not be readable to its end: it may hold outputs sealed with a key that is not present.
 
     Args:
         json: True for JSON lines.
 
     Attributes:
-        open: keys that are not in order, and undoings that were not done.
+        open: keys with a difference, and undoings that were not done.
     """
 
     def __init__(self, *, json: bool) -> None:
@@ -149,7 +147,7 @@ class ReconcileReport:
         self._lines = SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - `close`
 
     def count_key(self, found: Comparison, undoer: Undoer | None) -> bool:
-        """Count a key, and put it aside if it is not in order. Returns whether something of it is to be undone."""
+        """Count a key, and keep it if it differs. Returns whether something of it is to be undone."""
         self.counts[found.kind] += 1
         self._uncompared += found.uncompared
         if found.kind not in AGREEING_KINDS:
@@ -159,17 +157,17 @@ class ReconcileReport:
         return undoer is not None and undoer.needs_undoing(found)
 
     def print_differences(self) -> None:
-        """Print what was put aside."""
+        """Print the differences."""
         self._lines.seek(0)
         for line in self._lines:
             print_data(line.removesuffix("\n"))
 
     def close(self) -> None:
-        """Forget what was put aside."""
+        """Delete the differences."""
         self._lines.close()
 
     def count_undoing(self, found: Comparison, done: bool) -> None:
-        """Count what became of an undoing."""
+        """Count the result of an undoing."""
         self._undone += done
         if done and found.kind not in AGREEING_KINDS:
             self.open -= 1
@@ -177,7 +175,7 @@ class ReconcileReport:
             self.open += 1
 
     def print_totals(self) -> None:
-        """Print the sums."""
+        """Print the totals."""
         sums = {kind: self.counts[kind] for kind in COMPARISON_KINDS}
         if self.json:
             print_data(as_json({"summary": sums | {"uncompared_amounts": self._uncompared, "undone": self._undone}}))
@@ -216,12 +214,12 @@ def _read_rows(
 ) -> Iterator[BusinessRow]:
     if rows is not None:
         return read_file_rows(rows, names, told)
-    assert sql is not None, "one of both is there"
+    assert sql is not None, "one of both is given"
     return read_database_rows(*sql, names, told)
 
 
 def _load_undoable(sources: list[str]) -> dict[str, Contract]:
-    """Tool to its contract, of those that say how they are undone."""
+    """Return tool to contract, for the tools that declare how they are undone."""
     from pokayoke.cli.sources import read_sources  # noqa: PLC0415 - imports what the user names
 
     material = read_sources(sources, config=None, trust_hints=False)
@@ -232,12 +230,12 @@ def _load_undoable(sources: list[str]) -> dict[str, Contract]:
 
 
 class Undoer:
-    """Undoes what is too much, or says what would be undone.
+    """Undoes surplus effects, or reports what would be undone.
 
     Args:
-        known: tool to the contract that says how.
-        compensator: undoes; None only says.
-        chosen: keys of effects that are to be undone although they are in order.
+        known: tool to the contract that declares how.
+        compensator: undoes; None only reports.
+        chosen: keys of effects to undo although they match.
         tool: the tool of rows that name none, or None.
     """
 
@@ -252,20 +250,20 @@ class Undoer:
         self._at_work: set[str] = set()
 
     def needs_undoing(self, found: Comparison) -> bool:
-        """True if something of a key is to be undone. It is asked about every key before anything is."""
+        """True if something of a key is to be undone. It is checked for every key before anything is undone."""
         if found.record is not None and not found.record.compensates:
             self._at_work.add(found.record.tool)
         return found.kind in _SURPLUS or found.key in self._chosen
 
     def undo_all(self, plan: list[Comparison], report: ReconcileReport, ledger: Store) -> None:
-        """Go through a plan.
+        """Undo a plan.
 
         Args:
-            plan: what is to be undone.
-            report: counts what became of it.
-            ledger: what was compared. If it was pruned, what it does not know may be an old effect that is in order,
-                or one that was undone before; if it holds no effect of the tool, it may be another one's. Only who
-                names a key says that neither is so.
+            plan: the comparisons to undo.
+            report: counts the results.
+            ledger: the ledger that was compared. If it was pruned, an effect it does not know may be an old one that
+                is in order, or one that was undone before; if it holds no effect of the tool, it may be the wrong
+                ledger. Only a key named by the user rules both out.
 
         Raises:
             ConfigurationError: a chosen effect was not compared, or is in doubt; nothing was undone.
@@ -276,7 +274,7 @@ class Undoer:
             raise ConfigurationError(
                 f"{doubtful[0]} is not settled: `pokayoke ledger resolve` comes first; nothing was undone"
             )
-        forgot = was_pruned(ledger)  # asked after its records were read: what is forgotten from now on was among them
+        forgot = was_pruned(ledger)  # checked after its records were read: what is pruned from now on was among them
         for found in plan:
             name = self._tool_name(found)
             unknown_here = found.record is None and found.key not in self._chosen
@@ -293,7 +291,7 @@ class Undoer:
         return next((row.tool for row in found.rows if row.tool), self._tool or "")
 
     def _undo_one(self, found: Comparison, name: str, *, json: bool) -> bool:
-        """Returns True if all of it is undone now."""
+        """Return True if all of it is undone now."""
         contract = self._known.get(name)
         steps = (
             build_compensations(found, f"reconciliation: {found.reason or 'chosen'}") if contract is not None else ()
