@@ -1,4 +1,4 @@
-"""`python -m bench`: print every ratio beside its bound; exit 1 if a required bound is missed."""
+"""`python -m bench`: prints every ratio with its bound; exit code 1 if a required bound is missed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from bench.goal import Goal
 from bench.measure import Effort
-from bench.place import Place, in_a_folder
+from bench.place import Place, temporary_folder
 
 if TYPE_CHECKING:
     from bench.rooms import Row
 
-# By name, and loaded when its turn comes: what a peer loads slows down whatever is measured in the same process.
+# By name, and loaded late: a loaded peer slows down whatever is measured in the same process.
 PARTS = {
     "call": "goals.whole_call",
     "instructions": "goals.instructions",
@@ -28,24 +28,24 @@ PARTS = {
     "rejection": "goals.rejection",
     "ledger": "goals.surcharge",
     "trace": "rooms.trace_event",
-    "recipe": "beside.recipe",
-    "reading": "beside.reading",
+    "recipe": "comparisons.recipe",
+    "reading": "comparisons.reading",
     "stores": "stores.durable",
-    "peer": "beside.peer",
+    "peer": "comparisons.peer",
     "import": "goals.importing",
 }
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
 
 
-def shown(goal: Goal) -> str:
+def format_goal(goal: Goal) -> str:
     if goal.value is None:
         return f"  {goal.id:4} {goal.title:68}        -  {goal.note}"
     bound = "" if math.isinf(goal.required) else f"{'<=' if goal.most else '>='} {goal.required:g} ({goal.stretch:g})"
-    mark = "" if math.isinf(goal.required) else "ok" if goal.ok else "MISSED"
+    mark = "" if math.isinf(goal.required) else "ok" if goal.is_met else "MISSED"
     return f"  {goal.id:4} {goal.title:68} {goal.value:8.2f}  {bound:14} {mark:6}  {goal.note}"
 
 
-def measured(part: str, place: Place, effort: Effort) -> Iterator[Goal]:
+def run_part(part: str, place: Place, effort: Effort) -> Iterator[Goal]:
     module, _, name = PARTS[part].partition(".")
     return getattr(importlib.import_module(f"bench.{module}"), name)(place, effort)
 
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and calls, no instruction counts")
     given = parser.parse_args()
-    with in_a_folder() as folder:
+    with temporary_folder() as folder:
         place = Place(folder)
         if unknown := set(given.parts) - {*PARTS, "rooms"}:
             parser.error(f"no such part: {', '.join(sorted(unknown))}")
@@ -73,10 +73,10 @@ def main() -> int:
         for part in chosen:
             if part == "rooms":
                 continue
-            for goal in measured(part, place, effort):
+            for goal in run_part(part, place, effort):
                 found.append(goal)
                 if not given.json:
-                    print(shown(goal), flush=True)
+                    print(format_goal(goal), flush=True)
         calls = 1_000 if given.quick else 10_000
         table: list[Row] = []
         if "rooms" in chosen:
@@ -84,14 +84,14 @@ def main() -> int:
 
             table = per_room(place, calls)
     if given.json:
-        rows = [{**asdict(goal), "ok": goal.ok} for goal in found]
+        rows = [{**asdict(goal), "ok": goal.is_met} for goal in found]
         document = {**machine, "goals": rows, "rooms": [asdict(row) for row in table]}
         print(json.dumps(document).replace("Infinity", "null"))
     elif table:
         from bench.rooms import print_table  # noqa: PLC0415 - as above
 
         print_table(table, calls)
-    missed = [goal for goal in found if not goal.ok]
+    missed = [goal for goal in found if not goal.is_met]
     for goal in missed:
         print(f"missed: {goal.id} {goal.title}: {goal.value:.2f}, required {goal.required:g}", file=sys.stderr)
     return 1 if missed else 0

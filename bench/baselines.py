@@ -1,4 +1,4 @@
-"""What the product stands beside: the common recipe of five guardrails, a peer."""
+"""The baselines of the comparisons: the common recipe of five guardrails, and a peer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.payloads import TOOL
 
 
 def five_guardrails(arguments: str, output: str, root: str, history: list[dict[str, Any]]) -> Case:
-    """The recipe as it is usually written: repair, name check, path check, return check, context count."""
+    """Return the recipe as it is usually written: repair, name check, path check, return check, context count."""
     known = {TOOL, *(f"other_{number}" for number in range(40))}
 
     def run() -> str:
@@ -36,13 +36,13 @@ def five_guardrails(arguments: str, output: str, root: str, history: list[dict[s
 
 
 def repair(text: str) -> Case:
-    """The usual one-liner for damaged arguments."""
+    """Return the usual one-liner for damaged arguments."""
     return lambda: json.loads(json_repair.repair_json(text))
 
 
 def langchain_tool(arguments: str, output: str) -> Case:
-    """A peer's tool with a model of the arguments, invoked with a call as the framework hands it over."""
-    # Not before: what a framework loads slows down whatever is measured in the same process.
+    """Return a peer's tool with a model of the arguments, invoked as its framework does."""
+    # Imported late: what a framework loads slows down whatever is measured in the same process.
     from langchain_core.tools import StructuredTool  # noqa: PLC0415 - as above
     from pydantic import BaseModel, ConfigDict, Field  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-"""Instructions per call under valgrind: independent of whatever else the machine does."""
+"""Instructions per call under valgrind: independent of the load of the machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import sys
 FROM, TO = 10, 60
 
 
-def available() -> bool:
+def is_available() -> bool:
     return shutil.which("valgrind") is not None
 
 
-def counted(case: str, calls: int) -> int:
-    """All instructions of a process that makes so many calls."""
+def count_instructions(case: str, calls: int) -> int:
+    """Return all instructions of a process that makes so many calls."""
     counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     done = subprocess.run(
         [*counter, sys.executable, "-m", "bench.place", case, str(calls)],
@@ -30,6 +30,6 @@ def counted(case: str, calls: int) -> int:
     return int(found.group(1))
 
 
-def per_call(case: str, begin: int = FROM, end: int = TO) -> float:
-    """Instructions of one call: the difference of two processes, divided."""
-    return (counted(case, end) - counted(case, begin)) / (end - begin)
+def instructions_per_call(case: str, begin: int = FROM, end: int = TO) -> float:
+    """Return the instructions of one call: the difference of two processes, divided."""
+    return (count_instructions(case, end) - count_instructions(case, begin)) / (end - begin)

@@ -1,4 +1,4 @@
-"""The least that any checked call pays."""
+"""The floor: the least work of any checked call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.payloads import INPUT, OUTPUT
 
 
 def floor(arguments: str, output: str) -> Case:
-    """FLOOR: parse both texts and validate both values; the least that any checked call pays."""
+    """Return FLOOR: parse both texts and validate both values."""
     argument_bytes, output_bytes = arguments.encode(), output.encode()
     accepts = jsonschema_rs.Draft202012Validator(INPUT, offline=True).is_valid
     delivers = jsonschema_rs.Draft202012Validator(OUTPUT, offline=True).is_valid

@@ -1,4 +1,4 @@
-"""One measured ratio and the bounds it is held to."""
+"""One measured ratio and its bounds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Goal:
     """One measured ratio and its bounds.
 
     Attributes:
-        id: the goal's name.
+        id: name of the goal.
         title: what over what.
         value: the ratio; None if it cannot be measured here.
-        required: the bound that has to hold.
+        required: the bound that must hold.
         stretch: the bound to aim at.
         most: True if the bound is an upper one.
         note: absolute figures behind the ratio.
@@ -28,11 +28,11 @@ class Goal:
     note: str = ""
 
     @property
-    def ok(self) -> bool:
+    def is_met(self) -> bool:
         if self.value is None:
             return True
         return self.value <= self.required if self.most else self.value >= self.required
 
 
-def us(seconds: float) -> str:
+def format_us(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us"

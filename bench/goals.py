@@ -1,4 +1,4 @@
-"""The goals that need nothing but the product and its floor, each measured beside its baseline."""
+"""The goals that need only the product and its floor, each measured next to its baseline."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bench import callgrind
 from bench.floor import floor
-from bench.goal import Goal, us
-from bench.measure import Effort, each, side_by_side
-from bench.payloads import wrong
+from bench.goal import Goal, format_us
+from bench.measure import Effort, time_each, time_side_by_side
+from bench.payloads import with_mistakes
 from bench.place import Place
-from bench.product import factory
+from bench.product import build_guarded
 
 SIZES = {"P2": (200, 1_000), "P1": (1_000, 10_000), "": (10_000, 100_000), "P3": (1_000, 195_000)}
 PATIENT = {"loop": {"identical_failures": 10**9}}
@@ -27,8 +27,8 @@ def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
     bounds = {"P1": (3.0, 2.2), "P2": (8.0, 5.0), "P3": (3.5, 2.6)}
     for goal, (few, many) in SIZES.items():
         arguments, output = place.source.arguments(few), place.source.output(many)
-        got = side_by_side({"floor": floor(arguments, output), "ours": place.product(arguments, output)}, effort)
-        note = f"{us(got['ours'])} over {us(got['floor'])}"
+        got = time_side_by_side({"floor": floor(arguments, output), "ours": place.product(arguments, output)}, effort)
+        note = f"{format_us(got['ours'])} over {format_us(got['floor'])}"
         title = f"guarded call, {few / 1000:g} KB / {many / 1000:g} KB, over the floor"
         required, stretch = bounds.get(goal, (inf, inf))
         yield Goal(goal or "-", title, got["ours"] / got["floor"], required, stretch, note=note)
@@ -36,13 +36,16 @@ def whole_call(place: Place, effort: Effort) -> Iterator[Goal]:
 
 def instructions(place: Place, effort: Effort) -> Iterator[Goal]:
     """P4, and P6 in instructions."""
-    if not callgrind.available():
+    if not callgrind.is_available():
         yield Goal("P4", "instructions of a guarded call over the floor", None, 3.0, 2.0, note="valgrind is not here")
         return
-    ours, least = callgrind.per_call("ours"), callgrind.per_call("floor")
+    ours, least = callgrind.instructions_per_call("ours"), callgrind.instructions_per_call("floor")
     note = f"{ours:,.0f} over {least:,.0f} instructions"
     yield Goal("P4", "instructions of a guarded call, 1 KB / 10 KB, over the floor", ours / least, 3.0, 2.0, note=note)
-    late, early = callgrind.per_call("small", 1_950, 2_050), callgrind.per_call("small", 100, 200)
+    late, early = (
+        callgrind.instructions_per_call("small", 1_950, 2_050),
+        callgrind.instructions_per_call("small", 100, 200),
+    )
     note = f"{late:,.0f} over {early:,.0f} instructions"
     yield Goal("P6", "instructions of call 2000 over call 150 of one run", late / early, 1.02, 1.0, note=note)
 
@@ -52,38 +55,38 @@ def growth(place: Place, effort: Effort) -> Iterator[Goal]:
     arguments, output = place.source.arguments(1_000), place.source.output(1_500)
     ratios = []
     for _ in range(5):
-        times = each(place.product(arguments, output), 2_000)
+        times = time_each(place.product(arguments, output), 2_000)
         ratios.append(statistics.median(times[1_900:]) / statistics.median(times[100:200]))
     yield Goal("P6", "call 2000 over call 150 of one run", statistics.median(ratios), 1.10, 1.05, note="time")
 
 
 def rejection(place: Place, effort: Effort) -> Iterator[Goal]:
-    """P7: a refused call over a call that runs and whose output is not looked at."""
+    """P7: a refused call over a call that runs and whose output is not checked."""
     arguments = place.source.arguments(1_000)
-    bad = wrong(arguments)
+    bad = with_mistakes(arguments)
     patient = place.spec("done", output_schema="text", config=PATIENT, attempts=True)
-    refuse, run = factory(patient), place.product(arguments, "done", output_schema="text")
+    refuse, run = build_guarded(patient), place.product(arguments, "done", output_schema="text")
     refused = refuse(bad)
     assert refused.status == "refused", refused
     assert len(refused.findings) >= 4, refused.findings
-    got = side_by_side({"refused": lambda: refuse(bad), "run": run}, effort)
-    note = f"{us(got['refused'])} with {len(refused.findings)} findings, over {us(got['run'])}"
+    got = time_side_by_side({"refused": lambda: refuse(bad), "run": run}, effort)
+    note = f"{format_us(got['refused'])} with {len(refused.findings)} findings, over {format_us(got['run'])}"
     yield Goal("P7", "refused call over a call without output", got["refused"] / got["run"], 3.0, 2.0, note=note)
 
 
 def surcharge(place: Place, effort: Effort) -> Iterator[Goal]:
-    """P11: what the memory ledger adds to a write, in percent: claiming, settling, and keeping the output.
+    """P11: what the memory ledger adds to a write, in percent: claiming, settling, and storing the output.
 
-    As in the anchor's table, the same call is measured with and without it. A write also does what a read need not
-    (a trace line from before its effect, a key, what a tool may know of its effect), and the second row says how much.
+    As in the reference table, the same call is measured with and without it. A write also does what a read need not
+    (a trace line before its effect, a key, the effect handle of its tool); the second row shows how much.
     """
     arguments, output = place.source.arguments(1_000), place.source.output(10_000)
     kinds = {"read": None, "without": "none", "with": "memory"}
     cases = {kind: place.product(arguments, output, ledger=ledger) for kind, ledger in kinds.items()}
-    got = side_by_side(cases, effort)
-    note = f"{us(got['with'])} over {us(got['without'])}"
+    got = time_side_by_side(cases, effort)
+    note = f"{format_us(got['with'])} over {format_us(got['without'])}"
     yield Goal("P11", "memory ledger, per cent added", (got["with"] / got["without"] - 1) * 100, 15, 10, note=note)
-    note = f"{us(got['with'])} over {us(got['read'])}"
+    note = f"{format_us(got['with'])} over {format_us(got['read'])}"
     title = "a write in the memory ledger over a read, per cent added"
     yield Goal("-", title, (got["with"] / got["read"] - 1) * 100, inf, inf, note=note)
 
@@ -93,7 +96,7 @@ TIMED_IMPORT = "import time; t = time.process_time(); import {}; print(time.proc
 
 def importing(place: Place, effort: Effort) -> Iterator[Goal]:
     """P14: importing the library over importing the reference validator, each in fresh processes."""
-    # Byte code is cached, as it is for every installed package, whatever this shell says about writing it.
+    # Byte code is cached, as it is for every installed package, whatever this shell's setting for writing it.
     cached = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     cached["PYTHONPYCACHEPREFIX"] = str(Path(place.root, "bytecode"))
     taken: dict[str, list[float]] = {"pokayoke": [], "jsonschema": []}

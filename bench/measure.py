@@ -16,7 +16,7 @@ Case = Callable[[], object]
 class Effort:
     """How long to measure: rounds, seconds per case and round, and seconds per case before the first round.
 
-    What happens once in a process (compiling searches, specialising byte code, filling the trace's ring) is over then.
+    Work that is done once per process (compiling searches, specialising byte code, filling the ring) is over then.
     """
 
     rounds: int = 15
@@ -24,8 +24,8 @@ class Effort:
     warm_up: float = 0.5
 
 
-def side_by_side(cases: dict[str, Case], effort: Effort) -> dict[str, float]:
-    """Median seconds per call of each case; in every round each case runs once, in random order."""
+def time_side_by_side(cases: dict[str, Case], effort: Effort) -> dict[str, float]:
+    """Return median seconds per call of each case; in every round each case runs once, in random order."""
     repeats: dict[str, int] = {}
     for name, case in cases.items():
         case()
@@ -48,8 +48,8 @@ def side_by_side(cases: dict[str, Case], effort: Effort) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def each(case: Case, calls: int) -> list[float]:
-    """Seconds of every single one of so many calls."""
+def time_each(case: Case, calls: int) -> list[float]:
+    """Return the seconds of every single one of so many calls."""
     times = []
     clock = time.perf_counter
     for _ in range(calls):

@@ -1,4 +1,4 @@
-"""Arguments, outputs, schemas and histories of a fixed seed: equal in every run."""
+"""Arguments, outputs, schemas and histories from a fixed seed: equal in every run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Source:
         return " ".join(self.random.choice(PHRASES) for _ in range(phrases))
 
     def arguments(self, size: int) -> str:
-        """Argument text of at least `size` bytes that keeps INPUT."""
+        """Return argument text of at least `size` bytes that fits INPUT."""
         value: dict[str, Any] = {
             "customer": "C-5550123", "article": "ART-42-X", "count": 3, "currency": "EUR", "target": PATH, "lines": [],
         }  # fmt: skip
@@ -103,7 +103,7 @@ class Source:
         return json.dumps(value)
 
     def output(self, size: int) -> str:
-        """Output text of at least `size` bytes that keeps OUTPUT."""
+        """Return output text of at least `size` bytes that fits OUTPUT."""
         records: list[dict[str, Any]] = []
         used = 60
         while used < size:
@@ -122,7 +122,7 @@ class Source:
         return json.dumps({"accepted": True, "next": None, "count": len(records), "records": records})
 
     def history(self, messages: int) -> list[dict[str, Any]]:
-        """A conversation of so many messages, calls and results included."""
+        """Return a conversation of so many messages, calls and results included."""
         found: list[dict[str, Any]] = [{"role": "system", "content": "You file reports. " * 25}]
         while len(found) < messages:
             function = {"name": TOOL, "arguments": self.arguments(200)}
@@ -135,15 +135,15 @@ class Source:
         return found[:messages]
 
 
-def wrong(text: str) -> str:
-    """The same arguments with four things wrong that no correction may mend."""
+def with_mistakes(text: str) -> str:
+    """Return the same arguments with four mistakes that no correction may fix."""
     value = json.loads(text)
     value |= {"count": 4000, "currency": "doubloons", "article": "no such article!", "colour": "blue"}
     return json.dumps(value)
 
 
-def damaged(text: str) -> dict[str, str]:
-    """The same arguments as a model might have written them, by the kind of damage."""
+def damaged_variants(text: str) -> dict[str, str]:
+    """Return the same arguments as a model might have written them, by the kind of damage."""
     python = repr(json.loads(text))
     return {
         "trailing comma": text[:-1] + ",}",

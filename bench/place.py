@@ -1,6 +1,6 @@
-"""The folder a measurement plays in, and the process whose instructions are counted.
+"""The folder of a measurement, and the process whose instructions are counted.
 
-`python -m bench.place CASE CALLS` makes so many calls and nothing else: no peer is imported here.
+`python -m bench.place CASE CALLS` makes so many calls and nothing else: it imports no peer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from bench.floor import floor
 from bench.measure import Case
 from bench.payloads import INPUT, OUTPUT, PATH, TOOL, Source
-from bench.product import factory
+from bench.product import build_guarded
 from pokayoke.runtime.threads.clock import SystemClock
 
 
 @dataclass
 class Place:
-    """A folder with the file that path arguments name, and the payloads of every size."""
+    """A folder with the file that path arguments name, and payloads of every size."""
 
     root: str
     source: Source = field(default_factory=Source)
@@ -38,16 +38,16 @@ class Place:
         }  # fmt: skip
 
     def product(self, arguments: str, output: str, **more: Any) -> Case:
-        guarded = factory(self.spec(output, **more))
+        guarded = build_guarded(self.spec(output, **more))
         guarded(arguments)
         return lambda: guarded(arguments)
 
 
 class EvenClock(SystemClock):
-    """A clock by which every look takes 50 microseconds.
+    """A clock that advances by 50 microseconds with every reading.
 
-    Under valgrind a call takes a hundred times as long as it does. What is done once a second (writing the
-    trace out, counting valid outputs) would come with every hundredth call instead of every ten thousandth.
+    Under valgrind a call takes a hundred times as long. Work that is done once a second (writing the trace, counting
+    valid outputs) would come with every hundredth call instead of every ten thousandth.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class EvenClock(SystemClock):
 
 
 def loop_case(case: str, place: Place) -> Case:
-    """The cases that are counted under callgrind."""
+    """Return one of the cases that are counted under callgrind."""
     arguments, output = place.source.arguments(1_000), place.source.output(10_000)
     if case == "floor":
         return floor(arguments, output)
@@ -66,12 +66,12 @@ def loop_case(case: str, place: Place) -> Case:
     return place.product(arguments, output, clock=EvenClock())
 
 
-def in_a_folder() -> tempfile.TemporaryDirectory[str]:
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bench-")
 
 
 if __name__ == "__main__":
-    with in_a_folder() as folder:
+    with temporary_folder() as folder:
         case = loop_case(sys.argv[1], Place(folder))
         for _ in range(int(sys.argv[2])):
             case()

@@ -18,7 +18,7 @@ Guarded = Callable[[str], pokayoke.Outcome]
 
 
 class NoLedger(MemoryStore):
-    """A store that admits every write and keeps nothing of it: what a call costs without a ledger."""
+    """A store that admits every write and stores nothing: the cost of a call without a ledger."""
 
     def admit(self, request: AdmissionRequest) -> Admission:
         return EXECUTE
@@ -27,13 +27,13 @@ class NoLedger(MemoryStore):
         return SettleResult(accepted=True)
 
 
-def factory(spec: dict[str, Any]) -> Guarded | None:
+def build_guarded(spec: dict[str, Any]) -> Guarded | None:
     """Build a guarded tool and return the function that takes one call's argument text.
 
     Args:
         spec: name, tool(**arguments) -> str, input_schema, output_schema, path_fields, root, and
-            ledger: None for a read (nothing is ledgered), "memory" or a database file for a write, "none" for a
-            write that no ledger knows; and clock, fields, config and attempts where a measurement needs its own.
+                ledger: None for a read (without a ledger), "memory" or a database file for a write, "none" for a
+                write without a ledger; and clock, fields, config and attempts where a measurement needs its own.
 
     Returns:
         the function, or None if this version has no such ledger.
@@ -55,15 +55,15 @@ def factory(spec: dict[str, Any]) -> Guarded | None:
     if ledger not in (None, "memory", "none"):
         try:
             store = pokayoke.open_store(f"sqlite:///{ledger}", create=True)
-        except pokayoke.PokayokeError:  # this version has no such store: the row is left out
+        except pokayoke.PokayokeError:  # this version has no such store: the row is omitted
             return None
     run = pokayoke.Guard([contract], config=config, store=store, clock=spec.get("clock")).run(run_id="bench")
     name, turns, call = spec["name"], itertools.count(), run.call
-    if spec.get("attempts"):  # calls that are meant to be refused: only the last outcome is of interest
+    if spec.get("attempts"):  # calls that are meant to be refused: only the last outcome counts
         return lambda text: call(pokayoke.ToolCall("call_1", name, text))
 
     def guarded(text: str) -> pokayoke.Outcome:
-        # A new occurrence each time: the figure is that of a claim, not that of a replay.
+        # A new occurrence each time, to measure claims and not replays.
         outcome = call(pokayoke.ToolCall("call_1", name, text, occurrence=next(turns)))
         assert outcome.status == "ok", outcome
         return outcome

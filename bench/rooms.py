@@ -1,4 +1,4 @@
-"""Microseconds per room over ten thousand calls, beside the five rows of the paper; and one trace event.
+"""Microseconds per room over ten thousand calls, next to the five rows of the paper; and one trace event.
 
 The paper is the one whose five guardrails started this project ("Per-call latency overhead", measured
 over 10,000 tool calls). Its rows are re-measured here in the same run, on the same payload.
@@ -17,8 +17,8 @@ import json_repair
 import orjson
 
 import pokayoke
-from bench.goal import Goal, us
-from bench.measure import Case, Effort, each, side_by_side
+from bench.goal import Goal, format_us
+from bench.measure import Case, Effort, time_each, time_side_by_side
 from bench.payloads import INPUT, OUTPUT, PATH, TOOL
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.context.tokens import TokenCounter
@@ -66,16 +66,16 @@ def trace_event(place: Place, effort: Effort) -> Iterator[Goal]:
     }  # fmt: skip
     with Path(place.root, "plain.jsonl").open("ab") as file:
         write, dumps = file.write, orjson.dumps
-        got = side_by_side(
+        got = time_side_by_side(
             {"ours": lambda: trace.record(dict(event)), "plain": lambda: write(dumps(dict(event)) + b"\n")}, effort
         )
     trace.close()
-    note = f"{us(got['ours'])} over {us(got['plain'])}"
+    note = f"{format_us(got['ours'])} over {format_us(got['plain'])}"
     yield Goal("P12", "trace event over a dump and a buffered write", got["ours"] / got["plain"], 2.0, 1.3, note=note)
 
 
 def recipe(place: Place, arguments: str, output: str) -> dict[str, Case]:
-    """The paper's five guardrails, one by one."""
+    """Return the paper's five guardrails, one by one."""
     values, result = json.loads(arguments), json.loads(output)
     known = {TOOL, *(f"other_{number}" for number in range(40))}
     history = place.source.history(HISTORY)
@@ -89,7 +89,7 @@ def recipe(place: Place, arguments: str, output: str) -> dict[str, Case]:
 
 
 def rooms(place: Place, arguments: str, output: str) -> dict[str, tuple[Case, str | None]]:
-    """Each room with the values it gets during a call, and the paper's row that does the same job."""
+    """Return each room with the values it gets during a call, and the paper's row for the same job."""
     contract = pokayoke.Contract.from_schema(
         TOOL, INPUT, output_schema=OUTPUT, effect="read", handler=lambda **_: output, paths={"target": (place.root,)}
     )
@@ -146,16 +146,16 @@ def rooms(place: Place, arguments: str, output: str) -> dict[str, tuple[Case, st
 
 
 def per_room(place: Place, calls: int) -> list[Row]:
-    """The median of so many single calls per room, rooms and recipe in turns."""
+    """Return the median of so many single calls per room, rooms and recipe in turns."""
     arguments, output = place.source.arguments(1_000), place.source.output(10_000)
     assert PATH in arguments
     usual = recipe(place, arguments, output)
     ours = rooms(place, arguments, output)
-    pieces = 10  # in turns, so that a slow second of the machine meets every row
+    pieces = 10  # in turns, so that a slow second of the machine affects every row
     taken: dict[str, list[float]] = {name: [] for name in [*ours, *usual]}
     for _ in range(pieces):
         for name, case in [*((name, case) for name, (case, _) in ours.items()), *usual.items()]:
-            taken[name] += each(case, calls // pieces)
+            taken[name] += time_each(case, calls // pieces)
     median = {name: statistics.median(times) * 1e6 for name, times in taken.items()}
     totals = {"total": (sum(PAPER.values()), sum(median[name] for name in usual))}
     found = []
@@ -166,7 +166,7 @@ def per_room(place: Place, calls: int) -> list[Row]:
 
 
 def print_table(rows: list[Row], calls: int) -> None:
-    """The table for people."""
+    """Print the table for people."""
     print(f"\nus per room, medians of {calls:,} calls, arguments 1 KB, output 10 KB")
     print(f"  {'room':52} {'ours':>8}  {'recipe':>8}  {'paper':>6}  job in the paper")
     for row in rows:

@@ -1,7 +1,7 @@
-"""A disk whose flush takes two milliseconds, on any machine: the calls that flush are made to wait.
+"""A disk whose flush takes two milliseconds, on any machine: the flushing system calls are delayed.
 
-How much sharing a flush gains depends on what a flush costs: 0.2 ms on a disk that answers from its cache, 1 to 10 ms
-where a flush reaches the medium or another machine. The bounds of P10 come from a disk of the second kind.
+The gain from sharing a flush depends on its cost: 0.2 ms on a disk that answers from its cache, 1 to 10 ms where a
+flush reaches the medium or another machine. The bounds of P10 come from a disk of the second kind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AFTER_A_WAIT(fdatasync)
 
 
 def goals(place: Place, module: str, *arguments: str) -> list[dict[str, Any]] | None:
-    """What a module prints as JSON when it runs on such a disk; None where that cannot be had (it takes `cc`)."""
+    """Return what a module prints as JSON on such a disk; None if it cannot be simulated (that takes `cc`)."""
     source, library = Path(place.root, "waiting.c"), Path(place.root, "waiting.so")
     source.write_text(_WAITING % FLUSH_US)
     try:

@@ -1,1 +1,1 @@
-"""Commands of the project itself; nothing in here is shipped."""
+"""Commands of the project itself; none of them is shipped."""

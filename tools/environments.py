@@ -30,7 +30,7 @@ NAMES = (
     "litellm",
     "plain",
 )
-"""Each is an extra of its own, but for `plain`: there it is the SDKs alone."""
+"""Each is an extra of its own, except `plain`, which has the SDKs alone."""
 EXTRAS = {"plain": ("openai", "anthropic")}
 GROUPS = ("build", "frameworks")
 
@@ -47,11 +47,11 @@ def python(name: str) -> Path:
 
 
 async def build(name: str, say: Say) -> None:
-    """Build an environment, unless it is there already.
+    """Build an environment, unless it exists already.
 
     Args:
         name: one of `NAMES`.
-        say: is told that building begins.
+        say: called when building begins.
 
     Raises:
         BuildError: it cannot be built.
@@ -66,7 +66,7 @@ async def build(name: str, say: Say) -> None:
     stamp.unlink(missing_ok=True)
     at = str(python(name))
     if not python(name).exists():
-        await _uv("venv", "--clear", "--python", _base(), str(PLACE / name))
+        await _uv("venv", "--clear", "--python", _base_python(), str(PLACE / name))
     await _uv("pip", "sync", "--python", at, "--require-hashes", str(lock))
     await _uv("pip", "install", "--python", at, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     stamp.write_text(wanted)
@@ -77,7 +77,7 @@ async def lock(name: str, *more: str) -> None:
 
     Args:
         name: one of `NAMES`.
-        more: further arguments of `uv pip compile`, such as `--upgrade`.
+        more: more arguments of `uv pip compile`, such as `--upgrade`.
 
     Raises:
         BuildError: the requirements contradict each other, or the registry cannot be reached.
@@ -91,12 +91,12 @@ async def lock(name: str, *more: str) -> None:
 
 
 def _digest(lock: Path) -> str:
-    parts = (lock.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), _base().encode())
+    parts = (lock.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), _base_python().encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def _base() -> str:
-    """The interpreter that the environment of this one was made with."""
+def _base_python() -> str:
+    """Return the interpreter that the environment of this one was made with."""
     return str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
@@ -113,7 +113,7 @@ async def _uv(*arguments: str) -> None:
         raise BuildError(f"uv {' '.join(arguments[:3])} failed:\n{out.decode(errors='replace')[-3_000:]}")
 
 
-async def _each(names: Iterable[str], *, locks: bool, more: list[str]) -> None:
+async def _build_all(names: Iterable[str], *, locks: bool, more: list[str]) -> None:
     for name in names:
         if locks:
             print(f"locking {name}", file=sys.stderr)
@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("--lock", action="store_true", help="write the locks instead")
     given, more = parser.parse_known_args()
     try:
-        asyncio.run(_each(given.names or NAMES, locks=given.lock, more=more))
+        asyncio.run(_build_all(given.names or NAMES, locks=given.lock, more=more))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 2

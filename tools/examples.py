@@ -1,4 +1,4 @@
-"""Run the blocks of the documentation; `python -m tools.examples` also writes what they print into the pages.
+"""Runs the blocks of the documentation; `python -m tools.examples` also writes their output into the pages.
 
 Per page, in a folder of its own and in one namespace:
 
@@ -7,10 +7,10 @@ Per page, in a folder of its own and in one namespace:
   0 if absent;
 - ```` ```yaml file=NAME ```` (or any language) is written to NAME first;
 - ```` ```text ```` and ```` ```sh ```` are shown only.
-- `needs=MODULE` in a block's info says that the page cannot run without that module; `needs=NAME:` (with a
-  colon) that it needs a server, named by the environment variable NAME.
-- `host=NAME` says that the page runs in the environment of a framework, where POKAYOKE_HOST is that name:
-  `make frameworks ARGS=NAME` runs it there, and with `--write` writes what it prints.
+- `needs=MODULE` in a block's info: the page cannot run without that module; `needs=NAME:` (with a colon): it needs
+  a server, named by the environment variable NAME.
+- `host=NAME`: the page runs in the environment of a framework, where POKAYOKE_HOST is that name:
+  `make frameworks ARGS=NAME` runs it there, and with `--write` writes its output.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     line: int
 
 
-def blocks(page: Path) -> list[Block]:
+def read_blocks(page: Path) -> list[Block]:
     """Return the fenced blocks of a page, in order."""
     found: list[Block] = []
     fence: tuple[str, str, int] | None = None
@@ -62,23 +62,23 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def runs(page: Path) -> bool:
-    """Whether a page has anything to run."""
-    return any(block.language not in SHOWN_ONLY for block in blocks(page))
+def has_runnable_blocks(page: Path) -> bool:
+    """Return whether a page has anything to run."""
+    return any(block.language not in SHOWN_ONLY for block in read_blocks(page))
 
 
-def missing(page: Path) -> list[str]:
-    """What a page needs and this machine does not have: modules, and servers by their environment variable."""
-    needed = [need for block in blocks(page) for need in re.findall(r"needs=(\S+)", block.info)]
+def missing_requirements(page: Path) -> list[str]:
+    """Return what a page needs and this machine lacks: modules, and servers by their environment variable."""
+    needed = [need for block in read_blocks(page) for need in re.findall(r"needs=(\S+)", block.info)]
     return [need for need in needed if not (os.environ.get(need[:-1]) if need.endswith(":") else find_spec(need))]
 
 
-def host(page: Path) -> str | None:
-    """The framework in whose environment a page runs; None if it runs in the project's own."""
-    return next((match[1] for block in blocks(page) if (match := re.search(r"host=(\S+)", block.info))), None)
+def host_of(page: Path) -> str | None:
+    """Return the framework in whose environment a page runs; None for the project's own."""
+    return next((match[1] for block in read_blocks(page) if (match := re.search(r"host=(\S+)", block.info))), None)
 
 
-def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
+def run_page(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """Run a page in a folder; yield each output block with what the code before it really printed.
 
     The current folder must be `folder`, and it must be on `sys.path`.
@@ -86,7 +86,7 @@ def outputs(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     module = ModuleType("page")  # dataclasses and type hints look their module up
     sys.modules["page"] = module
     printed = ""
-    for block in blocks(page):
+    for block in read_blocks(page):
         if match := re.search(r"file=(\S+)", block.info):
             target = folder / match.group(1)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,13 +120,13 @@ def _console(block: Block) -> None:
             raise AssertionError(f"{command}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}")
 
 
-def rewrite(page: Path) -> bool:
-    """Write into a page what its blocks print; returns whether that changed it."""
+def rewrite_page(page: Path) -> bool:
+    """Write the output of a page's blocks into it; returns whether that changed it."""
     lines = page.read_text(encoding="utf-8").splitlines()
     before = list(lines)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         sys.path.insert(0, folder)
-        found = list(outputs(page, Path(folder)))
+        found = list(run_page(page, Path(folder)))
         sys.path.remove(folder)
     for block, printed in reversed(found):
         lines[block.line : block.line + block.text.count("\n")] = printed.strip().splitlines()
@@ -135,6 +135,6 @@ def rewrite(page: Path) -> bool:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or [str(page) for page in PAGES if runs(page) and host(page) is None]:
-        if rewrite(Path(name).resolve()):
+    for name in sys.argv[1:] or [str(page) for page in PAGES if has_runnable_blocks(page) and host_of(page) is None]:
+        if rewrite_page(Path(name).resolve()):
             print(f"wrote {name}", file=sys.stderr)

@@ -1,14 +1,14 @@
-"""Play every framework the same scenarios and print what happened: `make frameworks`.
+"""Runs the same scenarios on every framework and prints the results: `make frameworks`.
 
   make frameworks                                     every framework, guarded
   make frameworks ARGS="langchain plain"              two of them
-  make frameworks ARGS="langchain --unguarded"        the framework alone beside it
+  make frameworks ARGS="langchain --unguarded"        the framework alone next to it
   make frameworks ARGS="langchain --modes stream --only 'wrong type; hangs' --no-tests"
-  make frameworks ARGS="--overhead"                   what a guarded tool turn costs
-  make frameworks ARGS="langchain --write"            write what the blocks of its guide print
+  make frameworks ARGS="--overhead"                   the cost of a guarded tool turn
+  make frameworks ARGS="langchain --write"            write the output of its guide's blocks
 
-Each framework is installed into an environment of its own, `.frameworks/<name>`. There its scenarios are played,
-its tests run, and the blocks of its guide. Exit code 1: something is wrong. 2: something could not be run.
+Each framework is installed into an environment of its own, `.frameworks/<name>`. Its scenarios, its tests and the
+blocks of its guide run there. Exit code 1: something is wrong. 2: something could not be run.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tools.environments import NAMES, ROOT, BuildError, build, python
-from tools.examples import PAGES, host
+from tools.examples import PAGES, host_of
 
 AT_ONCE = 2
 CLOSING = re.compile(r"\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in \d")
 PATIENCE = 10.0
-"""Seconds between two signs of life."""
+"""Seconds between two progress messages."""
 TESTS = ROOT / "tests" / "frameworks"
 RATES = {"agent-framework": 20.0, "autogen": 20.0, "plain": None, "fastmcp": None, "litellm": None}
-"""Percent that a guarded tool turn may cost over one with empty hooks; 5 where nothing else stands, None: no bound."""
+"""Per cent that a guarded tool turn may cost over one with empty hooks; 5 unless given here; None: no bound."""
 RATE = 5.0
 
 
 @dataclass
 class Report:
-    """What became of one framework.
+    """The results of one framework.
 
     Attributes:
         name: its name.
-        about: what its host says of itself.
+        about: its host's description of itself.
         guarded: results of the conversations.
         alone: those of the framework alone.
         tests: closing line of its tests, or "".
         guide: closing line of its guide's blocks, or "".
-        cost: what `--overhead` measured.
+        cost: the measurement of `--overhead`.
         failed: what failed: tests or guide.
         problem: why it could not be run, or "".
     """
@@ -70,7 +70,7 @@ class Report:
         return self.about.get("impossible", {})
 
     def excused(self, one: dict[str, Any]) -> list[str]:
-        """The entries that say why a conversation is impossible, at most one if the host is sound."""
+        """Return the entries that declare a conversation impossible, at most one if the host is sound."""
         scenario, wire, mode = one["scenario"], one["wire"], one["mode"]
         return [
             key for key in (scenario, f"{scenario} @{wire}", f"{scenario} @{wire}/{mode}") if key in self.impossible
@@ -78,17 +78,17 @@ class Report:
 
     @property
     def wrong(self) -> list[dict[str, Any]]:
-        """Conversations that went wrong although they need not."""
+        """Conversations that went wrong and are not declared impossible."""
         return [one for one in self.guarded if not one["ok"] and not self.excused(one)]
 
     @property
     def outdated(self) -> list[str]:
-        """Entries about what is impossible that no conversation needs, of those that were had."""
+        """Entries about impossible scenarios that none of the conversations needed."""
         had = {key for one in self.guarded for key in self.excused(one)}
         return sorted(had - {key for one in self.guarded if not one["ok"] for key in self.excused(one)})
 
     def cell(self, scenario: str) -> str:
-        """What the table says of a scenario."""
+        """Return the table's cell for a scenario."""
         mine = [one for one in self.guarded if one["scenario"] == scenario]
         if not mine:
             return "-"
@@ -97,46 +97,46 @@ class Report:
         return "impossible" if all(one["ok"] or self.excused(one) for one in mine) else "WRONG"
 
     def by_itself(self, scenario: str) -> str:
-        """What the table says of the framework alone: each thing that happened, over all its modes."""
+        """Return the table's cell for the framework alone: each result, over all its modes."""
         return " / ".join(dict.fromkeys(one["cell"] for one in self.alone if one["scenario"] == scenario)) or "-"
 
 
 class Work:
-    """Takes one framework after the other, some at once.
+    """Runs the frameworks, several at a time.
 
     Args:
         given: the options.
     """
 
     def __init__(self, given: argparse.Namespace) -> None:
-        """Begin."""
+        """Start the clock."""
         self.given = given
         self._began = time.monotonic()
         self._free = asyncio.Semaphore(1 if given.overhead else AT_ONCE)
 
     def say(self, name: str, what: str) -> None:
-        """Tell how far it is."""
+        """Print the progress."""
         print(f"[{time.monotonic() - self._began:5.0f} s] {name}: {what}", file=sys.stderr, flush=True)
 
     async def take(self, name: str) -> Report:
-        """Return what became of one framework."""
+        """Return the results of one framework."""
         report = Report(name)
         async with self._free:
             try:
                 await build(name, lambda what: self.say(name, what))
                 if self.given.write:
-                    await self._written(report)
+                    await self._write_guide(report)
                 elif self.given.overhead:
                     await self._overhead(report)
                 else:
-                    await self._checked(report)
-            except Exception as error:  # noqa: BLE001 - the other frameworks go on, whatever became of this one
+                    await self._run_tests(report)
+            except Exception as error:  # noqa: BLE001 - the other frameworks go on in any case
                 report.problem = str(error) if isinstance(error, (BuildError, OSError)) else repr(error)
                 self.say(name, f"cannot be run: {report.problem}")
         return report
 
-    async def _checked(self, report: Report) -> None:
-        await self._played(report)
+    async def _run_tests(self, report: Report) -> None:
+        await self._run_scenarios(report)
         if self.given.no_tests:
             return
         own = TESTS / report.name.replace("-", "_")
@@ -144,13 +144,13 @@ class Work:
         report.tests = await self._pytest(
             report, "tests", *(str(path.relative_to(ROOT)) for path in tests if path.exists())
         )
-        if pages := [page for page in PAGES if host(page) == report.name]:
+        if pages := [page for page in PAGES if host_of(page) == report.name]:
             blocks = "tests/project/test_docs.py::test_every_block_of_a_page_runs"
             report.guide = await self._pytest(
                 report, "guide", *(f"{blocks}[{page.relative_to(ROOT)}]" for page in pages)
             )
 
-    async def _played(self, report: Report) -> None:
+    async def _run_scenarios(self, report: Report) -> None:
         given, told, done = self.given, time.monotonic(), 0
         options = ["--ways", "both" if given.unguarded else "guarded"]
         for option in ("modes", "wires", "only"):
@@ -164,7 +164,7 @@ class Work:
             done += 1
             (report.guarded if one["guarded"] else report.alone).append(one)
             if one["guarded"] and not one["ok"] and not report.excused(one):
-                self.say(report.name, _wrong(one))
+                self.say(report.name, _format_wrong(one))
             if time.monotonic() - told > PATIENCE:
                 told = time.monotonic()
                 self.say(report.name, f"{done} of {report.about['conversations']}")
@@ -173,7 +173,7 @@ class Work:
         self.say(report.name, what)
         command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
         code, out = await _output(report.name, *command)
-        # A framework may have something to say after that.
+        # A framework may print something after that.
         closing = next((line for line in reversed(out.splitlines()) if CLOSING.search(line)), "no closing line")
         if code:
             report.failed.append(what)
@@ -186,17 +186,17 @@ class Work:
             report.cost["bound"] = RATES.get(report.name, RATE)
         self.say(report.name, "measured")
 
-    async def _written(self, report: Report) -> None:
-        pages = [str(page) for page in PAGES if host(page) == report.name]
+    async def _write_guide(self, report: Report) -> None:
+        pages = [str(page) for page in PAGES if host_of(page) == report.name]
         if pages:
             code, out = await _output(report.name, "-m", "tools.examples", *pages)
             print(out, end="", file=sys.stderr)
             report.failed += ["guide"] if code else []
 
 
-def _surroundings(name: str) -> dict[str, str]:
+def _environment(name: str) -> dict[str, str]:
     own = {"POKAYOKE_HOST": name, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
-    # LiteLLM asks the network for prices while it is imported, and waits for an answer.
+    # LiteLLM asks the network for prices while it is imported, and waits for the answer.
     return {**os.environ, **own, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
@@ -205,7 +205,7 @@ async def _output(name: str, *arguments: str) -> tuple[int, str]:
         str(python(name)),
         *arguments,
         cwd=ROOT,
-        env=_surroundings(name),
+        env=_environment(name),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -214,7 +214,7 @@ async def _output(name: str, *arguments: str) -> tuple[int, str]:
 
 
 async def _lines(name: str, *arguments: str) -> AsyncIterator[dict[str, Any]]:
-    """The JSON lines of a program in an environment.
+    """Yield the JSON lines of a program in an environment.
 
     Raises:
         BuildError: it ended with an error, or printed something else.
@@ -223,7 +223,7 @@ async def _lines(name: str, *arguments: str) -> AsyncIterator[dict[str, Any]]:
         str(python(name)),
         *arguments,
         cwd=ROOT,
-        env=_surroundings(name),
+        env=_environment(name),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=2**24,
@@ -243,7 +243,7 @@ async def _lines(name: str, *arguments: str) -> AsyncIterator[dict[str, Any]]:
         raise BuildError(said[-3_000:])
 
 
-def _wrong(one: dict[str, Any]) -> str:
+def _format_wrong(one: dict[str, Any]) -> str:
     return f"WRONG {one['scenario']!r} ({one['wire']}, {one['mode']}): {'; '.join(one['wrong'])}"
 
 
@@ -289,10 +289,10 @@ def _block(columns: list[list[str]]) -> str:
 
 
 def summary(reports: list[Report]) -> str:
-    """Return what the table does not say: what was wrong, why something is impossible, tests and guides."""
+    """Return what the table does not show: what was wrong, why something is impossible, tests and guides."""
     lines = []
     for one in reports:
-        lines += [f"{one.name}: {_wrong(cell)}" for cell in one.wrong]
+        lines += [f"{one.name}: {_format_wrong(cell)}" for cell in one.wrong]
         lines += [f"{one.name}: {scenario!r} is impossible: {why}" for scenario, why in one.impossible.items()]
         lines += [
             f"{one.name}: {scenario!r} is right by now; say no longer that it is impossible"
@@ -309,7 +309,7 @@ def summary(reports: list[Report]) -> str:
 
 
 def costs(reports: list[Report]) -> str:
-    """Return what a tool turn costs, per framework."""
+    """Return the cost of a tool turn, per framework."""
     rows = [("per tool turn", "alone", "empty hooks", "guarded", "added", "over empty hooks", "quartiles", "bound")]
     for one in reports:
         if not one.cost:
@@ -337,7 +337,7 @@ def verdict(reports: list[Report]) -> int:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="framework", help=f"some of {', '.join(NAMES)}; default: all")
     parser.add_argument("--unguarded", action="store_true", help="play the framework alone, too")

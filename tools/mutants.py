@@ -1,9 +1,9 @@
-"""Take away one condition after the other and see whether a test notices.
+"""Removes one condition after the other and checks that a test fails.
 
 `python -m tools.mutants [TARGET...] [--every N] [--list]`: every condition of the pure rules (an `if` that
 always or never holds, one operand less in an `and` or an `or`, a comparison one step off) and of the SQL (a
-WHERE condition that always holds) makes one changed program. The tests of its target have to turn red.
-Exit code 1 if any mutant lives that `EQUIVALENT` does not explain.
+WHERE condition that always holds) makes one changed program. The tests of its target must fail.
+Exit code 1 if a mutant survives that `EQUIVALENT` does not explain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 _LONGEST = 120.0
-"""Seconds after which a mutant that hangs counts as noticed."""
+"""Seconds after which a hanging mutant counts as noticed."""
 
 _STORES = (
     "tests/stores/sql/test_statements.py",
@@ -52,7 +52,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pokayoke.stores.sql.statements": _STORES,
     "pokayoke.stores.sql.queries": _STORES,
 }
-"""Modules with rules, and the tests that have to notice when one is missing."""
+"""Modules with rules, and the tests that must fail when a rule is missing."""
 
 _ADMISSION, _SWITCH = "pokayoke.core.ledger.admission", "pokayoke.core.state.kill_switch"
 _STATEMENTS = "pokayoke.stores.sql.statements"
@@ -77,14 +77,14 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (_ADMISSION, "no 1. operand `limit.field is None`"): "as above",
     (_ADMISSION, "one step off in `total > allowed`"): "a sum that is the limit is as close to it as can be",
 }
-"""Mutants that change nothing anybody could see: by target and description, with the reason."""
+"""Mutants without an observable difference: by target and description, with the reason."""
 
 _STEP = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _WHERE = re.compile(r"(?:\b[a-z_.]+|COALESCE\([^)]*\)) (?:=|<>|<|>|<=|>=) (?:\?|'[a-z_]+')|NOT EXISTS \(.*\)")
 
 
 class Mutant(NamedTuple):
-    """One changed program: what was done, and its source."""
+    """One changed program: the change, and its source."""
 
     target: str
     what: str
@@ -97,7 +97,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(target: str) -> Iterator[Mutant]:
-    """Yield every program that has one condition of a module less, in the order of its lines."""
+    """Yield every program that lacks one condition of a module, in the order of its lines."""
     text = source_of(target)
     count = len(list(_changes(ast.parse(text))))
     for number in range(count):
@@ -109,11 +109,11 @@ def mutants(target: str) -> Iterator[Mutant]:
 
 
 def source_of(target: str) -> str:
-    """Return the source of a module as it is."""
+    """Return the unchanged source of a module."""
     return _path(target).read_text(encoding="utf-8")
 
 
-def survives(mutant: Mutant, tests: Sequence[str]) -> bool:
+def is_surviving(mutant: Mutant, tests: Sequence[str]) -> bool:
     """Run tests against a mutant in a process of their own. Returns True if none of them fails."""
     pid = os.fork()
     if pid == 0:
@@ -130,8 +130,8 @@ def survives(mutant: Mutant, tests: Sequence[str]) -> bool:
     return os.waitstatus_to_exitcode(done[1]) == 0
 
 
-def living(target: str, *, every: int = 1) -> list[Mutant]:
-    """Return the mutants of a target that no test notices and nobody has explained.
+def surviving_mutants(target: str, *, every: int = 1) -> list[Mutant]:
+    """Return the mutants of a target that survive and are not explained.
 
     Args:
         target: a key of `TARGETS`.
@@ -139,9 +139,9 @@ def living(target: str, *, every: int = 1) -> list[Mutant]:
     """
     chosen = list(mutants(target))[::every]
     tests = TARGETS[target]
-    if not survives(Mutant(target, "as it is", source_of(target)), tests):
+    if not is_surviving(Mutant(target, "as it is", source_of(target)), tests):
         raise SystemExit(f"{target}: its tests fail as it is, so they cannot tell a mutant")
-    return [m for m in chosen if m.name not in EQUIVALENT and survives(m, tests)]
+    return [m for m in chosen if m.name not in EQUIVALENT and is_surviving(m, tests)]
 
 
 def _run(mutant: Mutant, tests: Sequence[str]) -> int:
@@ -166,23 +166,23 @@ def _path(target: str) -> Path:
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield what can be done to a tree, and the function that does it."""
+    """Yield the possible changes to a tree, each with the function that makes it."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.IfExp, ast.While)):
             for value in (True, False):
                 what = f"{node.lineno}: {value} for `{ast.unparse(node.test)}`"
-                yield what, _setting(node, "test", ast.Constant(value))
+                yield what, _setter(node, "test", ast.Constant(value))
         elif isinstance(node, ast.BoolOp):
             yield from _without_one(node, "values", node.values, "operand")
         elif isinstance(node, ast.comprehension):
             yield from _without_one(node, "ifs", node.ifs, "filter")
         elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _STEP:
             what = f"{node.lineno}: one step off in `{ast.unparse(node)}`"
-            yield what, _setting(node, "ops", [_STEP[type(node.ops[0])]()])
+            yield what, _setter(node, "ops", [_STEP[type(node.ops[0])]()])
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_sql(node.value):
             for found in _WHERE.finditer(node.value):
                 always = f"{node.value[: found.start()]}({found[0]} OR 1 = 1){node.value[found.end() :]}"
-                yield f"{node.lineno}: SQL without `{found[0]}`", _setting(node, "value", always)
+                yield f"{node.lineno}: SQL without `{found[0]}`", _setter(node, "value", always)
 
 
 def _without_one(
@@ -190,19 +190,19 @@ def _without_one(
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     for place, part in enumerate(parts):
         rest = [other for other in parts if other is not part]
-        yield f"{part.lineno}: no {place + 1}. {name} `{ast.unparse(part)}`", _setting(node, field, rest)
+        yield f"{part.lineno}: no {place + 1}. {name} `{ast.unparse(part)}`", _setter(node, field, rest)
 
 
 def _is_sql(text: str) -> bool:
     return "WHERE " in text or text.endswith((" = ?", " < ?", " > ?", " >= ?", "'"))
 
 
-def _setting(node: ast.AST, field: str, value: object) -> Callable[[], None]:
+def _setter(node: ast.AST, field: str, value: object) -> Callable[[], None]:
     return lambda: setattr(node, field, value)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Try the mutants of the named targets (all if none is) and tell which live."""
+    """Try the mutants of the named targets (all if none is) and print the survivors."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
     parser.add_argument("targets", nargs="*", help=f"of: {', '.join(TARGETS)}")
     parser.add_argument("--every", type=int, default=1, help="try every n-th only")
@@ -214,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.list:
             print(*(f"{m.target}:{m.what}" for m in chosen), sep="\n")
             continue
-        lives = living(target, every=options.every)
+        lives = surviving_mutants(target, every=options.every)
         alive += len(lives)
         print(
             f"{target}: {len(chosen)} mutants, {len(lives)} alive",

@@ -1,8 +1,8 @@
 """A long trial: 100,000 effects and 5,000 SIGKILLs over real processes, once, with its table: `make soak`.
 
-The keys are divided among both stores and the ways in which a contract settles doubts. PostgreSQL runs
-as a server of its own, which is restarted in immediate mode, twice in each part. Finished parts are kept in the
-state file: a soak that was interrupted goes on with the next part, unless the code has changed.
+The keys are divided among both stores and the ways in which a contract settles doubts. PostgreSQL runs as a
+server of its own, which is restarted in immediate mode, twice in each part. Finished parts are kept in the state
+file: an interrupted soak goes on with the next part, unless the code has changed.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ def parts(keys: int, kills: int, stores: list[str]) -> list[dict[str, Any]]:
 
 
 def digest_of_code() -> str:
-    """Return a digest of the package: what other code has shown says nothing about this one."""
+    """Return a digest of the package: results of other code say nothing about this one."""
     files = sorted((ROOT / "src").rglob("*.py")) + sorted((ROOT / "src").rglob("*.sql"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 class Talk:
-    """Tells on stderr how far a part is, every few seconds."""
+    """Prints the progress of a part to stderr, every few seconds."""
 
     def __init__(self, name: str, part: dict[str, Any]) -> None:
-        """Begin a part."""
+        """Start with a part."""
         self._name, self._part = name, part
         self._begun = self._told = time.monotonic()
 
     def __call__(self, race: Any, share: float) -> None:
-        """Say it, if the last time is long enough ago."""
+        """Print it, if the last message is old enough."""
         now = time.monotonic()
         if now - self._told < 5.0:  # noqa: PLR2004 - seconds
             return
@@ -78,7 +78,7 @@ class Talk:
 
 
 def main() -> int:
-    """Run what is not done yet and print the table. Returns 0, or 1 if anything was violated."""
+    """Run the remaining parts and print the table. Returns 0, or 1 if anything was violated."""
     parser = argparse.ArgumentParser(prog="python -m tools.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=100_000, help="different effects in all")
     parser.add_argument("--kills", type=int, default=5_000, help="SIGKILLs in all")
@@ -88,7 +88,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     sys.path.insert(0, str(SUPPORT))
-    import effects_race  # noqa: PLC0415 - it lies beside the tests
+    import effects_race  # noqa: PLC0415 - a module of the tests
 
     code = digest_of_code()
     kept = given.state.read_text().splitlines() if given.state.exists() else []
@@ -106,16 +106,18 @@ def main() -> int:
     figures = [one["figures"] for one in chosen]
     total = {"configuration": "all"}
     total |= {
-        name: round(sum(row[name] for row in figures), 1) for name in effects_race.COLUMNS if _adds_up(figures, name)
+        name: round(sum(row[name] for row in figures), 1)
+        for name in effects_race.COLUMNS
+        if _is_summable(figures, name)
     }
     print(effects_race.table([*figures, total]))
     for one in chosen:
         print(*one["violations"], sep="\n", file=sys.stderr, end="")
-    given.state.unlink(missing_ok=True)  # the next soak begins anew
+    given.state.unlink(missing_ok=True)  # the next soak starts anew
     return 1 if total["violations"] else 0
 
 
-def _adds_up(figures: list[dict[str, Any]], name: str) -> bool:
+def _is_summable(figures: list[dict[str, Any]], name: str) -> bool:
     return name != "workers" and all(isinstance(row[name], int | float) for row in figures)
 
 

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from source import ROOT, name
 
-from tools.examples import PAGES, SHOWN_ONLY, blocks, host, missing, outputs, runs
+from tools.examples import PAGES, SHOWN_ONLY, has_runnable_blocks, host_of, missing_requirements, read_blocks, run_page
 
 PROSE = [*PAGES, *(ROOT / f"{page}.md" for page in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
 """The pages whose blocks run, and those that have none to run."""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if has_runnable_blocks(page)], ids=name)
 def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, need):
     """The blocks of a page run in order and print exactly what the page says they print."""
-    if (where := host(page)) is not None and where != os.environ.get("POKAYOKE_HOST"):
+    if (where := host_of(page)) is not None and where != os.environ.get("POKAYOKE_HOST"):
         pytest.skip(f"runs in an environment of its own: make frameworks ARGS={where}")
-    if lacking := missing(page):
+    if lacking := missing_requirements(page):
         need(f"{name(page)} needs {lacking[0]}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     if where is not None:
         warnings.simplefilter("ignore")  # frameworks warn of their own insides
     renew = "make docs" if where is None else f'make frameworks ARGS="{where} --write"'
-    for block, printed in outputs(page, tmp_path):
+    for block, printed in run_page(page, tmp_path):
         assert printed.strip() == block.text.strip(), f"{name(page)} line {block.line}: run `{renew}`"
 
 
@@ -34,7 +34,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, need):
 def test_every_block_says_what_it_is(page):
     """A fenced block names its language; one that is not run is marked as text or sh."""
     known = {"python", "console", "yaml", "json", "jsonl", *SHOWN_ONLY}
-    assert [f"line {block.line}: {block.language!r}" for block in blocks(page) if block.language not in known] == []
+    assert [
+        f"line {block.line}: {block.language!r}" for block in read_blocks(page) if block.language not in known
+    ] == []
 
 
 @pytest.mark.parametrize("page", PROSE, ids=name)

@@ -33,8 +33,8 @@ def test_a_mutant_that_changes_nothing_lives():
     """The check can fail: a program that is only written differently is noticed by nobody."""
     target = "pokayoke.core.ledger.transitions"
     script = (
-        "import sys; from tools.mutants import Mutant, TARGETS, source_of, survives; "
-        f"sys.exit(not survives(Mutant({target!r}, 'nothing', source_of({target!r})), TARGETS[{target!r}]))"
+        "import sys; from tools.mutants import Mutant, TARGETS, source_of, is_surviving; "
+        f"sys.exit(not is_surviving(Mutant({target!r}, 'nothing', source_of({target!r})), TARGETS[{target!r}]))"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
 
