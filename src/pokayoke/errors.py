@@ -5,7 +5,7 @@
         ContractError          an unusable schema or contract
         PolicyError            a configuration that contradicts itself, or an unknown key
         MissingExtraError      an optional dependency is absent or broken (also an ImportError)
-      OutcomeError             only from `Outcome.unwrap()`: the caller asked for an exception
+      OutcomeError             raised only by `Outcome.unwrap()`
         CallRefused            pokayoke stopped the call before the tool ran
         ToolFailed             the tool ran and failed, or its effect is unknown
         ToolOutputInvalid      the tool's answer must not be used

@@ -66,7 +66,7 @@ TREE = {
         ({"additionalProperties": False}, {"a": 1},
          ("", "additionalProperties", "no property", '["a"]', {"unexpected": ["a"], "allowed": []})),
         ({"properties": {"a": {}}, "patternProperties": {"^x": {}}, "additionalProperties": False}, {"xa": 1, "b": 2},
-         ("", "additionalProperties", 'no property beside "a"', '["b"]', {"unexpected": ["b"], "allowed": ["a"]})),
+         ("", "additionalProperties", 'no property other than "a"', '["b"]', {"unexpected": ["b"], "allowed": ["a"]})),
         ({"propertyNames": {"maxLength": 1}}, {"ab": 1, "c": 2},
          ("", "propertyNames", "property names that are at most 1 characters", '"ab"', {"unexpected": ["ab"]})),
         ({"contains": {"type": "null"}}, [1], ("", "contains", "at least 1 items of the wanted kind", "[1]", {"limit": 1})),

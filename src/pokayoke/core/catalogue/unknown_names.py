@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pokayoke.core.contract.arguments import declared_arguments
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.importers import did_you_mean
 from pokayoke.core.contract.limits import amount_problem
 from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.schema.facts import facts_at
@@ -35,7 +36,7 @@ def unknown_names(
     known = names | set(also)
     for place, name in _named_tools(policy):
         if name not in known:
-            yield place, f"names {name!r}, which matches no tool, so it has no effect. {_suggest_name(name, names)}"
+            yield place, f"names {name!r}, which matches no tool, so it has no effect. {did_you_mean([name], names)}"
     for number, limit in enumerate(policy.limits):
         limited = [contract for contract in contracts if limit.tool in ("*", contract.name)]
         wrong = _limit_field_problem(limit, limit.field, limited) if limit.field is not None and limited else None
@@ -60,7 +61,7 @@ def unknown_sources(contracts: Sequence[Contract], also: Iterable[str] = ()) -> 
         for name in contract.sources or ():
             if name not in known:
                 wrong = f"sources names {name!r}, which matches no tool, so no invalid output of it stops this one."
-                yield contract.id, f"{wrong} {_suggest_name(name, names)}"
+                yield contract.id, f"{wrong} {did_you_mean([name], names)}"
 
 
 def _named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
@@ -83,10 +84,4 @@ def _limit_field_problem(limit: LimitPolicy, field: str, limited: Sequence[Contr
             return None
         known.update(arguments)
     whose = "no tool has" if limit.tool == "*" else f"{limit.tool} does not have"
-    return f"counts {field!r}, which {whose}: it limits nothing. {_suggest_name(field, known)}"
-
-
-def _suggest_name(name: str, known: Iterable[str]) -> str:
-    from pokayoke.core.contract.importers import did_you_mean  # noqa: PLC0415 - for a name that is wrong
-
-    return did_you_mean([name], known)
+    return f"counts {field!r}, which {whose}: it limits nothing. {did_you_mean([field], known)}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core.call import Effect, Finding
+from pokayoke.core.contract import importers
 from pokayoke.core.contract.arguments import (
     declared_defaults,
     has_user_code,
@@ -267,16 +268,12 @@ class Contract:
     @classmethod
     def from_openai(cls, definition: Mapping[str, Any], **fields: Any) -> Self:
         """Build a contract from an OpenAI function definition (chat completions or responses)."""
-        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
-
-        return _build_contract(cls, {**sources.read_openai(definition), **fields})
+        return _build_contract(cls, {**importers.read_openai(definition), **fields})
 
     @classmethod
     def from_anthropic(cls, definition: Mapping[str, Any], **fields: Any) -> Self:
         """Build a contract from an Anthropic tool definition."""
-        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
-
-        return _build_contract(cls, {**sources.read_anthropic(definition), **fields})
+        return _build_contract(cls, {**importers.read_anthropic(definition), **fields})
 
     @classmethod
     def from_mcp(cls, entry: Mapping[str, Any], *, trusted_hints: bool = False, **fields: Any) -> Self:
@@ -288,9 +285,7 @@ class Contract:
                 siblings decide the effect. Otherwise the tool is a write, whatever the server claims.
             fields: fields of the contract that override what the entry says.
         """
-        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
-
-        return _build_contract(cls, {**sources.read_mcp(entry, trusted_hints=trusted_hints), **fields})
+        return _build_contract(cls, {**importers.read_mcp(entry, trusted_hints=trusted_hints), **fields})
 
     @classmethod
     def from_model(cls, name: str, model: type, *, output: Any = None, **fields: Any) -> Self:
@@ -319,26 +314,20 @@ class Contract:
         Raises:
             ContractError: an unknown key, or a value of the wrong kind.
         """
-        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
-
-        return _build_contract(cls, {**sources.read_mapping(mapping), **fields})
+        return _build_contract(cls, {**importers.read_mapping(mapping), **fields})
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the declared fields as plain data, readable by `from_mapping`; callables are left out."""
-        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs this class
-
-        return sources.to_mapping(self)
+        return importers.to_mapping(self)
 
 
 def _build_contract(kind: type[ContractT], fields: dict[str, Any]) -> ContractT:
     """Build a contract; an unknown field is an error that names it."""
     unknown = fields.keys() - FIELDS
     if unknown:
-        from pokayoke.core.contract import importers as sources  # noqa: PLC0415 - it needs the class above
-
         named = ", ".join(sorted(unknown))
         raise ContractError(
-            f"{fields.get('name')}: a contract has no field {named}. {sources.did_you_mean(unknown, FIELDS)}"
+            f"{fields.get('name')}: a contract has no field {named}. {importers.did_you_mean(unknown, FIELDS)}"
         )
     return kind(**fields)
 

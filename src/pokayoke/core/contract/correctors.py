@@ -2,7 +2,7 @@
 
 =======================================  ==========================================================
 ``"counter_suffix"``                     one whole number and one counting word: ``2件``, ``3 pcs``
-``{"counter_suffix": ["kartons"]}``      the same, with counting words of one's own beside the built-in
+``{"counter_suffix": ["kartons"]}``      the same, with more counting words than the built-in ones
 ``{"unit": "kg"}``, ``"unit:kg"``        a number with a unit of the same dimension, converted exactly
 ``{"aliases": {"yuan": "CNY"}}``         other names of the allowed values, in any case
 ``{"date": "%d.%m.%Y"}``, ``"date:…"``   a date in exactly this order becomes an ISO 8601 date

@@ -7,7 +7,6 @@ Never: a guess. A definition of an undocumented shape is a ContractError.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -149,6 +148,8 @@ def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
     """Return a sentence with the known names nearest to unknown ones; if none is near, with all of them."""
+    import difflib  # noqa: PLC0415 - only for a wrong name
+
     there = {name.lower(): name for name in sorted(known)}
     near = [there[low] for name in sorted(unknown) for low in difflib.get_close_matches(name.lower(), there, n=1)]
     if near:

@@ -13,7 +13,8 @@ from fractions import Fraction
 _AMOUNT = re.compile(
     r"(?P<number>[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?) ?(?P<unit>[^\s0-9.,+-][^0-9.,+-]{0,20})", re.ASCII
 )
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{2}0", re.ASCII)
+THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{2}0", re.ASCII)
+"""A number whose point may separate thousands: `1.500`."""
 _MAX_TEXT = 60
 
 # dimension -> factor in the base unit -> symbols (exact case) and words (any case)
@@ -122,7 +123,7 @@ def convert_amount(text: str, target: Unit) -> Fraction | None:
         target: the unit of the result.
     """
     match = _AMOUNT.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
-    if match is None or _THOUSANDS.fullmatch(match["number"]):
+    if match is None or THOUSANDS.fullmatch(match["number"]):
         return None
     given = find_unit(match["unit"])
     if given is None or given.dimension != target.dimension:

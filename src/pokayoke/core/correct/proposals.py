@@ -10,7 +10,7 @@ What the rules read and refuse:
 =====================  =========================================================================
 ``" 2 "``, ``"+2"``    2: the text holds one JSON number and nothing else (a plus sign adds nothing)
 ``"2.0"`` for integer  2; but ``"2.000"`` is refused: with three decimals it may be two thousand
-``"1.500"`` for number refused for the same reason (nobody prints that zero); ``"1.525"`` is read
+``"1.500"`` for number refused for the same reason (programs do not print that zero); ``"1.525"`` is read
 ``"1e3"``              1000.0 for a number, refused for an integer (it may be an identifier)
 ``"1e-400"``           refused: a double has fewer digits, and the text has lost some
 ``"007"``, ``"0x10"``  refused: an identifier, or octal; another base
@@ -45,6 +45,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import CorrectionKind
+from pokayoke.core.contract.units import THOUSANDS
 from pokayoke.core.json import strict
 from pokayoke.core.schema.facts import FOLDED_PREFIX, SchemaFacts, fold_separators, item_facts, json_types
 from pokayoke.core.schema.schema import Schema
@@ -61,7 +62,6 @@ _QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
 _PYTHON = frozenset({"python_word", "single_quotes"})
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?P<decimals>\.[0-9]+)?(?P<power>[eE][+-]?[0-9]+)?", re.ASCII)
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{2}0", re.ASCII)
 _SEPARATORS = re.compile(
     r"[,;|/\\\n\r\t&+、，；・•→⇒]|[-=]>| (?:and|or|und|oder|et|ou|y|o|e|to|bis) | - |\.\.", re.IGNORECASE
 )
@@ -160,7 +160,7 @@ def _propose_choice(plain: str, facts: SchemaFacts) -> Iterator[Proposal]:
 def _parse_number(text: str, *, whole: bool) -> int | float | None:
     """Return the number of a text, or None if it may mean something else."""
     match = _NUMBER.fullmatch(text)
-    if match is None or _THOUSANDS.fullmatch(text):
+    if match is None or THOUSANDS.fullmatch(text):
         return None
     if match["power"] is None and match["decimals"] is None:
         return int(text)

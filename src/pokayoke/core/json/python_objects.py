@@ -249,7 +249,7 @@ def _convert_frame(obj: Any) -> Any:
 
 
 def _is_default_index(index: Any) -> bool:
-    """True for the index a frame has when nobody gave it one: 0, 1, 2, ..."""
+    """Return whether an index is the default one of a frame: 0, 1, 2, ..."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 

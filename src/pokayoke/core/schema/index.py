@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Draft = Literal["draft4", "draft6", "draft7", "2019-09", "2020-12"]
 
 LEGACY: tuple[Draft, ...] = ("draft4", "draft6", "draft7")
-"""Dialects in which `$ref` overrides everything beside it."""
+"""Dialects in which `$ref` overrides the keywords next to it."""
 
 IN_PLACE_ONE = frozenset({"not", "if", "then", "else"})
 IN_PLACE_LISTS = frozenset({"allOf", "anyOf", "oneOf"})
@@ -45,7 +45,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
         draft: the dialect it is read in.
         resources: the passed-in documents that a reference uses, by URI.
         targets: id of a schema object (it lives as long as this map) to the target of its `$ref`.
-        alone: ids of schema objects whose `$ref` overrides everything beside it (draft 7 and older).
+        alone: ids of schema objects whose `$ref` overrides the keywords next to it (draft 7 and older).
         unknown_formats: format names that are annotations only.
         patterns: its regular expressions.
         paths: the highest number of paths on which one place of a value is evaluated; comparisons with choices count.

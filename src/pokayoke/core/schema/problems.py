@@ -204,4 +204,4 @@ def _describe_choices(values: list[Any]) -> str:
 def describe_allowed_properties(allowed: tuple[str, ...]) -> str:
     """Name the properties of a closed object, as many as stay readable."""
     more = f" (and {len(allowed) - 12} more)" if len(allowed) > 12 else ""  # noqa: PLR2004 - as above
-    return (f"no property beside {', '.join(map(short_json, allowed[:12]))}" if allowed else "no property") + more
+    return (f"no property other than {', '.join(map(short_json, allowed[:12]))}" if allowed else "no property") + more

@@ -32,7 +32,7 @@ class Schema:
     """A compiled schema. Made by `compile_schema`; safe to share between threads.
 
     Attributes:
-        raw: a private copy of the schema as it was given; nobody may change it.
+        raw: a private copy of the schema; it must not be changed.
         draft: the dialect it is read in, such as `2020-12`.
         is_valid: the validator's own method: `is_valid(value) -> bool`. It raises `ValueError` for a value that is
             not JSON (a surrogate, an object, a key that is no string), and must not get a value nested deeper than
