@@ -10,7 +10,7 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
     IMPOSSIBLE: dict[str, str] why this framework makes a scenario impossible (tried by two routes), by its name;
                                `name @wire` or `name @wire/mode` if it does so only there
     UNLIKE: dict[str, str]     why this framework makes a claim of `test_every_framework.py` impossible, by the name of
-                               its test; may be left out
+                               its test or `name @wire`; may be left out
 
     def play(job: Job) -> str:
         '''Have the conversation and return the text the user gets to read. What it raises is a crash.'''

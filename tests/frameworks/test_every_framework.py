@@ -1,6 +1,6 @@
 """What holds in every framework: each claim is played with the host of the framework in this environment.
 
-A host whose framework makes a claim impossible says why in `UNLIKE`, by the name of the test.
+A host whose framework makes a claim impossible says why in `UNLIKE`, by the name of the test, or `name @wire`.
 """
 
 import gc
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from framework_shop import Shop
 from job import Job
-from model_server import ModelServer, Turn
+from model_server import STREAMS, ModelServer, Turn
 from runner import load
 
 import pokayoke
@@ -31,7 +31,10 @@ UNKNOWN_EFFECT = "[It is not known whether refund took effect.]"
 @pytest.fixture(autouse=True)
 def possible(request):
     """Skip what this framework makes impossible."""
-    if why := getattr(HOST, "UNLIKE", {}).get(request.function.__name__):
+    name, params = request.function.__name__, getattr(request.node, "callspec", None)
+    wire = params.params.get("wire") if params else None
+    unlike = getattr(HOST, "UNLIKE", {})
+    if why := unlike.get(name) or unlike.get(f"{name} @{wire}"):
         pytest.skip(why)
 
 
@@ -64,12 +67,11 @@ class LosingShop(Shop):
 def play(tmp_path):
     """Play a conversation with the first wire of the host; `turns` are the model's."""
 
-    def conversation(*turns, shop=Shop, mode=None, **options):
-        mode = mode or HOST.MODES[0]
+    def conversation(*turns, shop=Shop, mode=HOST.MODES[0], wire=HOST.WIRES[0], **options):
         with ModelServer([*turns]) as server, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # frameworks leave clients and loops open
             tools = shop(tmp_path / "log")
-            text = HOST.play(Job(server.url, tools, HOST.WIRES[0], mode, **options))
+            text = HOST.play(Job(server.url, tools, wire, mode, **options))
             gc.collect()
             assert server.refused == []
         return Conversation(server.bodies, tools.happened(), text)
@@ -158,6 +160,38 @@ def test_an_instruction_is_part_of_one_request_only(play, mode):
     seen = play(stuck, stuck, Turn("I could not."), mode=mode)
     assert (seen.text, bool(seen.offered[2])) == ("I could not.", False)
     assert ["Tools are off" in json.dumps(body) for body in seen.bodies] == [False, False, True]
+
+
+@modes
+def test_a_key_that_stands_twice_is_seen(play, mode):
+    """A parser that takes the last value would lose the first without a word; the write does not run."""
+    twice = ("call_1", "refund", '{"order_id": "A1", "order_id": "B2", "amount": 5}')
+    assert play(calls(twice), Turn("Done."), mode=mode).happened == []
+
+
+# -- streams -----------------------------------------------------------------------------------------
+
+LEFT = {"chat": (2, 5), "responses": (1, 3), "anthropic": (2,)}
+"""How many events before its end a stream breaks off: behind the whole call, and within it."""
+BROKEN = [(wire, left) for wire in HOST.WIRES for left in LEFT[wire] if "stream" in HOST.MODES]
+
+
+@pytest.mark.parametrize(("wire", "left"), BROKEN)
+def test_a_stream_that_breaks_off_runs_nothing(play, wire, left):
+    """A call that is whole proves nothing: what would have said that the message is whole never came."""
+    whole = calls(REFUND)
+    broken = Turn(calls=whole.calls, breaks=len(list(STREAMS[wire](whole))) - left)
+    seen = play(broken, Turn("Not done."), wire=wire, mode="stream")
+    assert seen.happened == []
+    assert seen.bodies[0]["stream"]
+    assert "cut" in json.dumps(seen.bodies[1:])
+
+
+@pytest.mark.skipif("stream" not in HOST.MODES or "chat" not in HOST.WIRES, reason="it has no chat streams")
+def test_a_cut_that_a_stream_has_told_is_not_taken_back(play):
+    """A later chunk with another reason to stop changes nothing about the first."""
+    cut = Turn(calls=(REFUND,), stop="length", then="tool_calls")
+    assert play(cut, Turn("Done."), wire="chat", mode="stream").happened == []
 
 
 # -- what the user reads -----------------------------------------------------------------------------
