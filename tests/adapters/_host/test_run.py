@@ -1,45 +1,18 @@
-"""A run in somebody else's loop: what every adapter of a framework stands on."""
+"""A run inside a framework's loop, and the runs of an adapter."""
 
 import asyncio
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pokayoke
-from pokayoke import ToolCall, read_arguments
+from pokayoke import ToolCall
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
 from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, value_as_text
-from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import UsageError
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
-
-
-@pytest.mark.parametrize(
-    ("more", "closed"),
-    [
-        ({}, True),
-        ({"additionalProperties": True}, False),
-        ({"patternProperties": {"^x": {}}}, False),
-        ({"allOf": [{"properties": {"more": {}}}]}, False),
-    ],
-)
-def test_a_schema_that_names_its_properties_is_closed(more, closed):
-    """A key the tool does not name is refused unless the schema says that there may be others."""
-    made = build_contracts([ToolDescription("get", "Get.", {**KEY, **more})])
-    assert (made[0].input_schema.get("additionalProperties") is False) is closed
-
-
-def test_a_schema_without_properties_stays_open():
-    """An object of which nothing is said may hold anything."""
-    assert (
-        "additionalProperties"
-        not in build_contracts([ToolDescription("get", "Get.", {"type": "object"})])[0].input_schema
-    )
 
 
 def test_what_a_run_was_opened_for_is_kept_until_it_is_closed_or_acts_for_another():
@@ -52,69 +25,6 @@ def test_what_a_run_was_opened_for_is_kept_until_it_is_closed_or_acts_for_anothe
     assert (runs.has_run(first, "r"), runs.has_run(other, "r")) == (False, True)
     runs.close_run("r")
     assert not runs.has_run(other, "r")
-
-
-class ParkedError(Exception):
-    """What a framework raises to come back later."""
-
-
-def parked(arguments):
-    """Come back later."""
-    raise ParkedError(arguments["key"])
-
-
-def again(arguments):
-    """Ask the model for another try."""
-    raise ToolNotStarted("asked for another try", blame="tool")
-
-
-def test_what_a_framework_steers_by_is_no_failure():
-    """It is raised once the call is settled, the tool is not started again, and the model has failed in nothing."""
-    guard = pokayoke.Guard(build_contracts([ToolDescription("put", "Put.", KEY)]))
-    hosted = AdapterRun(guard.run("r"), through=(ParkedError,))
-    for number in range(5):
-        with pytest.raises(ParkedError, match="a"):
-            hosted.call(pokayoke.ToolCall(f"call_{number}", "put", {"key": f"a{number}"}), parked)
-        assert not hosted.begin_request().final
-    outcome = hosted.call(pokayoke.ToolCall("call_9", "put", {"key": "a0"}), lambda arguments: arguments)
-    assert outcome.status == "ok"
-    assert outcome.effect == "done"
-
-
-async def test_what_a_framework_steers_by_is_no_failure_for_those_who_await():
-    """The same for asynchronous code."""
-    hosted = AdapterRun(
-        pokayoke.Guard(build_contracts([ToolDescription("put", "Put.", KEY)])).run("r"), through=(ParkedError,)
-    )
-    for number in range(5):
-        with pytest.raises(ParkedError, match="a"):
-            await hosted.acall(pokayoke.ToolCall(f"call_{number}", "put", {"key": f"a{number}"}), parked)
-        assert not hosted.begin_request().final
-
-
-def test_a_tool_that_asks_for_another_try_did_nothing_and_counts():
-    """Its write is not in doubt, it is not started again by itself, and the second in a row takes the tools away."""
-    hosted = AdapterRun(pokayoke.Guard(build_contracts([ToolDescription("put", "Put.", KEY)])).run("r"))
-    for number in range(2):
-        outcome = hosted.call(pokayoke.ToolCall(f"call_{number}", "put", {"key": "a"}), again)
-        assert (outcome.status, outcome.effect, outcome.attempts) == ("failed", "none", 1)
-        final = hosted.begin_request().final
-        assert final == (number == 1)
-
-
-@pytest.mark.parametrize(("blame", "counts"), [("model", True), ("policy", True), ("host", False)])
-def test_what_a_framework_does_not_begin_counts_unless_it_is_the_hosts_doing(blame, counts):
-    """A model that goes on sending what the framework's own rules turn away loses its tools."""
-    hosted = AdapterRun(pokayoke.Guard(build_contracts([ToolDescription("put", "Put.", KEY)])).run("r"))
-
-    def turned_away(arguments):
-        raise ToolNotStarted("not like this", blame=blame)
-
-    for number in range(2):
-        outcome = hosted.call(pokayoke.ToolCall(f"call_{number}", "put", {"key": f"a{number}"}), turned_away)
-        assert (outcome.status, outcome.effect) == ("failed", "none")
-        final = hosted.begin_request().final
-    assert final is counts
 
 
 @pytest.mark.parametrize(("value", "read"), [("paid", "paid"), ({"id": 1}, '{"id": 1}'), (None, "null")])
@@ -140,58 +50,6 @@ def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():
     runs.close_run("r")
     assert runs.run_for("r", part="sub") is inner
     assert runs.run_for("r") is not outer
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"unread_tool_call": {"name": "put", "arguments": {"key": "a"}, "stop_reason": None}},
-        json.dumps({"unread_tool_call": {"name": "put", "arguments": "{}"}}),
-        {"unread_tool_call": 1, "key": "a"},
-    ],
-)
-def test_a_model_cannot_pass_off_a_call_as_another_one(arguments):
-    """Arguments that look like a wrapper come back as they were written, under the name they were written for."""
-    call = ToolCall("call_1", "get", arguments)
-    back = decode_call("call_1", "get", json.loads(json.dumps(encode_unreadable_call(call))))
-    assert (back.name, back.arguments) == ("get", arguments)
-
-
-@pytest.mark.parametrize("stop_reason", ["length", None])
-def test_what_others_put_beside_a_text_that_is_no_call_makes_none_of_it(stop_reason):
-    """A middleware that adds an argument to every call makes no call of one that was cut, nor of a text without sense."""
-    ran = []
-    anything = ToolDescription("put", "Put.", {"type": "object"})
-    hosted = AdapterRun(pokayoke.Guard(build_contracts([anything])).run("r"))
-    (call,) = hosted.take_reply([ReplyCall("a", "put", '{"key": "b')], stop_reason)
-    outcome = hosted.call(decode_call(call.id, call.name, {**encode_unreadable_call(call), "tenant": "t1"}), ran.append)
-    assert (outcome.status, ran) == ("refused", [])
-
-
-def names():
-    """Names as models invent them."""
-    return st.text(max_size=30)
-
-
-@given(
-    name=names(),
-    arguments=st.one_of(st.text(max_size=60), st.dictionaries(st.text(max_size=5), st.integers(), max_size=3)),
-    stop_reason=st.sampled_from([None, "length"]),
-    wrap=st.booleans(),
-)
-def test_nothing_of_a_call_is_lost_on_its_way_through_a_history(name, arguments, stop_reason, wrap):
-    """What the hook of a tool gets is what the model wrote, or means the same; a cut message is known as one."""
-    call = ToolCall("call_1", name, arguments, stop_reason)
-    back = decode_call("call_1", name, json.loads(json.dumps(encode_unreadable_call(call, name=wrap))))
-    assert (back.name, back.stop_reason) == (name, stop_reason)
-    if back.arguments != arguments:
-        assert read_arguments(arguments).value == back.arguments
-    assert intake_grade(back.arguments) == intake_grade(arguments)
-
-
-def intake_grade(arguments):
-    """Whether it can be read without a guess."""
-    return isinstance(arguments, dict) or read_arguments(arguments).grade in ("exact", "lossless")
 
 
 def test_a_reply_is_heard_with_ids_of_its_own():
@@ -295,31 +153,6 @@ def test_every_thread_gets_the_same_run():
     runs = AdapterRuns(pokayoke.Guard(build_contracts([ToolDescription("put", "Put.", KEY)])))
     with ThreadPoolExecutor(8) as pool:
         assert len(set(map(id, pool.map(lambda _: runs.run_for("r"), range(64))))) == 1
-
-
-@pytest.mark.parametrize("option", [{"reads": ["get", "fetch"]}, {"destructive": ["fetch"]}, {"fields": {"fetch": {}}}])
-def test_a_tool_that_does_not_exist_cannot_be_declared(option):
-    """A name that no tool has is a mistake of the programmer, and the message says which."""
-    with pytest.raises(UsageError, match="fetch"):
-        build_contracts([ToolDescription("get", "Get.", KEY)], **option)
-
-
-def test_what_is_not_declared_is_a_write_whose_output_is_unchecked():
-    """A tool's effect is taken for the worse; its description and its further fields are kept."""
-    made = build_contracts(
-        [
-            ToolDescription("get", "Get.", KEY),
-            ToolDescription("put", "Put.", KEY),
-            ToolDescription("drop", "Drop.", KEY),
-        ],
-        reads=["get"],
-        destructive=["drop"],
-        fields={"put": {"identity": ("key",)}},
-    )
-    assert [(one.name, one.effect) for one in made] == [("get", "read"), ("put", "write"), ("drop", "destructive")]
-    assert [one.unchecked for one in made] == [True] * 3
-    assert made[1].identity == ("key",)
-    assert made[1].description == "Put."
 
 
 @pytest.mark.parametrize("ident", ["x" * 100_000, "a\0b", "\ud800", 7])

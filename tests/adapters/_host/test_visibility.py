@@ -3,7 +3,7 @@
 import pytest
 
 import pokayoke
-from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
+from pokayoke.adapters._host.visibility import OfferedTools, ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
 
 READ = {"effect": "read", "output_schema": "text"}
 
@@ -62,3 +62,20 @@ def test_a_request_wants_no_tool_that_is_hidden(choice, left):
     """In every spelling: a demand for a hidden tool is dropped, a list to choose from gets shorter but never open."""
     guard = pokayoke.Guard([contract("find"), contract("refund")], config={"access": {"deny": ["refund"]}})
     assert allowed_tool_choice(guard.run(), choice) == (choice if left is ... else left)
+
+
+def test_tools_are_offered_without_those_that_are_hidden():
+    """Tools without a contract stay, hidden ones go, and the paging tool comes where the framework has none."""
+    guard = pokayoke.Guard([contract("find"), contract("refund")], config={"access": {"deny": ["refund"]}})
+    run, tools = guard.run(), ["find", "refund", "web_search"]
+
+    def name_of(tool):
+        return None if tool == "web_search" else tool
+
+    offered = OfferedTools(run, tools, name_of, lambda own: own.name)
+    assert (offered.shown, offered.hidden) == (["find", "web_search"], ["refund"])
+    assert [*offered.by_name] == ["find", "refund"]
+    run.call(pokayoke.ToolCall("1", "find", "{}"), invoke=lambda _: "line\n" * 10_000)
+    assert not offered.is_current(run, tools)
+    assert OfferedTools(run, tools, name_of, lambda own: own.name).shown[-1] == guard.pager.name
+    assert OfferedTools(run, [*tools, guard.pager.name], name_of).shown.count(guard.pager.name) == 1
