@@ -17,6 +17,7 @@ from pokayoke.adapters.langchain import GuardMiddleware, contracts
 
 TITLE = "LangChain"
 PACKAGE = "langchain"
+MODULES = ("langchain",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses", "anthropic")
 IMPOSSIBLE: dict[str, str] = {}
