@@ -25,6 +25,7 @@ from pokayoke.adapters.crewai import contracts, guarded
 
 TITLE = "CrewAI"
 PACKAGE = "crewai"
+MODULES = ("crewai",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses")
 IMPOSSIBLE: dict[str, str] = {}
