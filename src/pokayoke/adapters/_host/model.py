@@ -67,7 +67,7 @@ class ModelSide(ABC):
         text = self.text(reply)
         if not self.may_change_text(reply, text):
             return reply
-        word = self.adapter_run.final_text(text)
+        word = self.final_text(text)
         return reply if word == text else self.with_text(reply, word)
 
     @property
@@ -78,6 +78,10 @@ class ModelSide(ABC):
     def may_change_text(self, reply: Any, text: str | None) -> bool:  # noqa: ARG002 - for those with typed answers
         """Return whether a text without calls is the answer for the user, and may be another text."""
         return True
+
+    def final_text(self, text: str | None) -> str:
+        """Return the text for the user, see `AdapterRun.final_text`; the reply is the answer."""
+        return self.adapter_run.final_text(text)
 
     @abstractmethod
     def total_tokens(self, reply: Any) -> int | None:

@@ -161,28 +161,27 @@ class ModelRequest(ModelSide):
 
     def may_change_text(self, reply: Any, text: str | None) -> bool:
         """Return whether the reply is an answer: no object that the caller wants, and no text in a wrong notation."""
-        if not isinstance(reply, (str, list, NoneType)):
-            return False
-        if self._writes_text and text is None and isinstance(reply, str) and reply.strip() and not self.is_final:
-            return False  # CrewAI explains its notation to the model
+        if isinstance(reply, str) and self._writes_text and text is None and not self.is_final:
+            return not reply.strip()  # CrewAI explains its notation to the model
+        return isinstance(reply, (str, list, NoneType))
+
+    def final_text(self, text: str | None) -> str:
+        """Return the text for the user; the next request begins a turn."""
         self._agent_run.is_answered = True
         self.adapter_run.run.guard.trace.flush()
-        return True
+        return super().final_text(text)
 
     def text(self, reply: Any) -> str | None:
         """Return the answer; None if there is none, or no mark of one in a text that needs it."""
         if not isinstance(reply, str) or not self._writes_text:
             return reply if isinstance(reply, str) else None
-        _, mark, said = reply.rpartition(FINAL_ANSWER_ACTION)
-        return said.strip() if mark else None
+        _, mark, answer = reply.rpartition(FINAL_ANSWER_ACTION)
+        return answer.strip() if mark else None
 
     def with_text(self, reply: Any, text: str) -> str:
         """Return the answer in the notation of the model."""
-        return (
-            f"{(reply or '').rpartition(FINAL_ANSWER_ACTION)[0]}{FINAL_ANSWER_ACTION} {text}"
-            if self._writes_text
-            else text
-        )
+        before = (reply or "").rpartition(FINAL_ANSWER_ACTION)[0]
+        return f"{before}{FINAL_ANSWER_ACTION} {text}" if self._writes_text else text
 
     # -- calls of a provider -------------------------------------------------------------------------
 
@@ -191,20 +190,22 @@ class ModelRequest(ModelSide):
         name = self._target_tool(call)
         text = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, default=str)
         given = _parse_object(text)
-        is_sound = given is not None and not is_cut(call.stop_reason)
+        sound = None if is_cut(call.stop_reason) else given
         if name is None:
             # A tool of CrewAI's own has no contract, but a cut message runs no call of it either.
-            return _openai_call(call.id, crewai_name(call.name), text if is_sound else f"!{text}")
-        is_sound = is_sound and given is not None and not is_encoded_call(given)
-        token, own = _new_token(), given if is_sound and given is not None else encode_unreadable_call(call)
+            return _openai_call(call.id, crewai_name(call.name), f"!{text}" if sound is None else text)
+        if sound is not None and is_encoded_call(sound):
+            sound = None
+        token, own = _new_token(), encode_unreadable_call(call) if sound is None else sound
         # Hooks of the user judge a call before the guard does: they have to see what will run.
         effective = effective_call(self.adapter_run.run, call, given)
         stand_in = own if effective is None else effective[1]
-        sent = json.dumps({**stand_in, TOKEN: token})
-        if is_sound and effective is None:
+        if sound is not None and effective is None:
             # The model's own text with one more member, which comes last and so is the one that counts.
-            sent = f'{text.rstrip()[:-1]}{", " if given else ""}"{TOKEN}": "{token}"}}'
-        kept = text if is_sound else json.dumps(own)
+            sent = f'{text.rstrip()[:-1]}{", " if sound else ""}"{TOKEN}": "{token}"}}'
+        else:
+            sent = json.dumps({**stand_in, TOKEN: token})
+        kept = json.dumps(own) if sound is None else text
         self._runs.pending.put(token, PendingCall(self.adapter_run, call, stand_in))
         self._agent_run.restored.put(token, {"name": history_name(call.name), "arguments": kept})
         return _openai_call(call.id, name, sent)
