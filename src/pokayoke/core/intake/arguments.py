@@ -1,4 +1,9 @@
-"""Argument text -> graded reading: strict first; `core/intake/grading.py` reads what is no strict JSON."""
+"""Reads the arguments of one call: strict JSON here, everything else in `core/intake/grading.py`.
+
+In: the argument text as the provider sent it, or arguments that a client has parsed.
+Out: a graded reading.
+Never: change a value because of the schema; share an object with the caller.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +42,12 @@ def read_arguments(
     """Read the argument text of one tool call.
 
     Args:
-        text: what the provider sent; bytes must be UTF-8. A dict that a client has parsed is proven to be plain
-            JSON and copied; anything else is a refusal.
+        text: the provider's text; bytes must be UTF-8. A dict that a client has parsed is checked to be plain
+            JSON and copied; any other type is refused.
         schema: the tool's input schema. It never changes a value; it can prove that nothing is missing.
-        stop_reason: why the provider says the message ended, in any provider's spelling.
-        max_chars: longest text that is looked at, in characters.
-        max_depth: deepest nesting, at most 200.
+        stop_reason: the provider's stop reason, in any provider's spelling.
+        max_chars: maximum length of the text, in characters.
+        max_depth: maximum nesting, at most 200.
 
     Returns:
         One object, never unwrapped, with its grade; or a named refusal with its position.
@@ -70,7 +75,7 @@ def read_arguments(
 
 
 def _build_grader(schema: SchemaLike | None, max_chars: int, max_depth: int) -> ArgumentGrader:
-    from pokayoke.core.intake.grading import ArgumentGrader  # noqa: PLC0415 - its patterns are compiled when one is needed
+    from pokayoke.core.intake.grading import ArgumentGrader  # noqa: PLC0415 - compiles its patterns at first use
 
     return ArgumentGrader(schema, max_chars, max_depth)
 
@@ -81,15 +86,15 @@ def copy_arguments(
     max_chars: int = MAX_CHARS,
     max_depth: int = MAX_DEPTH,
 ) -> Reading:
-    """Prove that arguments a client has already parsed are plain JSON, and take a copy of them.
+    """Check that parsed arguments are plain JSON, and copy them.
 
     Args:
         value: a dict with string keys, finite numbers and bounded nesting.
-        max_chars: longest compact dump, in characters.
-        max_depth: deepest nesting, at most 200.
+        max_chars: maximum length of the compact dump, in characters.
+        max_depth: maximum nesting, at most 200.
 
     Returns:
-        A reading graded `exact` whose value shares nothing with the one given, or a refusal.
+        A reading graded `exact` whose value shares no object with the input, or a refusal.
     """
     if (code := undumpable_reason(value, 4 * max_chars)) is not None:
         return refused_reading(code)
@@ -111,18 +116,18 @@ def copy_arguments(
 
 
 def copy_arguments_fast(value: dict[str, Any], max_chars: int, max_depth: int) -> tuple[Any, bytes]:
-    """Copy parsed arguments of the usual kind: `copy_arguments` for those about which there is nothing to say.
+    """Copy parsed arguments without any problem; the fast path of `copy_arguments`.
 
     Args:
         value: a dict.
-        max_chars: longest compact dump, in bytes.
-        max_depth: most lists and objects, however they nest.
+        max_chars: maximum length of the compact dump, in bytes.
+        max_depth: maximum number of lists and objects, at any nesting.
 
     Returns:
         The copy and its compact dump.
 
     Raises:
-        ValueError: there may be something to say.
+        ValueError: the slow path must decide.
         TypeError: as above.
     """
     if undumpable_reason(value, max_chars) is None:
@@ -134,7 +139,7 @@ def copy_arguments_fast(value: dict[str, Any], max_chars: int, max_depth: int) -
 
 
 def _dump_sorted(value: Any) -> bytes:
-    """Dump a value of unknown origin that may be dumped."""
+    """Return the sorted compact dump of a value of unknown origin."""
     try:
         return dump_exact_size(value, _PLAIN_OPTIONS)
     except TypeError as exc:

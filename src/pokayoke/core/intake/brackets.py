@@ -1,6 +1,8 @@
-"""Where the brackets of a text are closed that no reader can take at its word: outside of its strings.
+"""Finds closing brackets in a text that is not valid JSON, outside of its strings.
 
-Text goes in, offsets come out. No stretch is walked over more than twice, whatever is asked.
+In: a text and the offsets of opening brackets, in rising order.
+Out: the offsets after the matching closers.
+Never: read a part of the text more than twice.
 """
 
 from __future__ import annotations
@@ -16,26 +18,26 @@ _TOKENS = re.compile(
 
 
 class BracketIndex:
-    """The brackets of one text, as far as somebody asked.
+    """The brackets of one text, found on demand.
 
     Attributes:
-        cut: True once a string was open where the text ended.
+        cut: True once the text is known to end inside a string.
     """
 
     __slots__ = ("_closers", "_text", "_walked", "cut")
 
     def __init__(self, text: str) -> None:
-        """Start without having looked."""
+        """Start at the beginning of the text."""
         self.cut = False
         self._text = text
         self._closers: dict[int, int] = {}
         self._walked = -1
 
     def find_end(self, start: int) -> int:
-        """Return where what a bracket at `start` opens is over; -1 if the tag of a call or the end comes first.
+        """Return the offset after the closer of the bracket at `start`; -1 if a tag of a call or the end comes first.
 
         Args:
-            start: the offset of an opening bracket; the offsets of one text are asked for in rising order.
+            start: the offset of an opening bracket; later calls need larger offsets.
         """
         if start >= self._walked:
             self._scan_from(start)

@@ -1,4 +1,9 @@
-"""What carries a call: a name beside its arguments in an object, or `name(key=value)`."""
+"""Reads the envelope of a call: a name next to its arguments in an object, or `name(key=value)`.
+
+In: a value that was read, or a reader after an opening parenthesis.
+Out: the calls that it carries.
+Never: drop a call or a member silently.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +18,19 @@ _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input"
 CARRIERS = frozenset(_ARGUMENTS)
 """Members that hold arguments."""
 _ACTION = ("action", "action_input")
-"""A pair of its own: `action` beside any other word for arguments may be data."""
+"""A separate pair: `action` next to any other word for arguments may be data."""
 _INNER = ("function", "function_call", "functionCall", "tool_call")
 _LABELS = frozenset({"id", "type", "call_id", "tool_call_id", "index", "status"})
 _LISTS = ("tool_calls", "function_calls", "calls", "tool_uses")
 _COMPLETE_STATUS = "completed"
-"""The status of a whole call, as providers send it: any other may say that it is over, or not meant yet."""
+"""Statuses of a complete call, as providers send them; any other may mean that it is over, or not final."""
 
 MISSING: Any = object()
-"""Stands for arguments that are not there at all."""
+"""Marks absent arguments."""
 
 
 class CallEnvelope(NamedTuple):
-    """One call as an object carries it.
+    """One call as read from an object.
 
     Attributes:
         name: the tool name as written.
@@ -42,8 +47,8 @@ def find_envelopes(value: Any, known: frozenset[str] | None) -> list[CallEnvelop
     """Return the calls an object or list carries, in order; None if it carries none.
 
     Args:
-        value: what was read.
-        known: names of the tools on offer, if known: only with them is a name without arguments a call.
+        value: the value that was read.
+        known: names of the offered tools, if known: only then a name without arguments is a call.
     """
     if isinstance(value, list):
         items = cast(list[object], value)
@@ -83,23 +88,23 @@ def _read_envelope(
 
 
 def _foreign_members(members: dict[str, Any], used: set[str]) -> tuple[str, ...]:
-    """Return the members that are no label."""
+    """Return the members that are not labels."""
     return (*(key for key in members if key not in used and key not in _LABELS), *_incomplete_status(members))
 
 
 def _incomplete_status(members: dict[str, Any]) -> tuple[str, ...]:
-    """Return the status, if it is not that of a whole call."""
+    """Return the status, unless it is that of a complete call."""
     return () if members.get("status") in (None, _COMPLETE_STATUS) else ("status",)
 
 
 def find_unreadable_envelopes(value: Any, known: frozenset[str] | None) -> list[CallEnvelope] | None:
-    """Return the calls of a list whose items name a tool but carry their arguments in no known way.
+    """Return the calls of a list whose items name a tool, but hold their arguments in an unknown form.
 
-    Such calls are refused one by one, which the model hears; leaving them out would lose them silently.
+    Each of these calls is refused and reported to the model; leaving them out would lose them silently.
 
     Args:
-        value: what was read; only a list of objects, each with a name of its own, counts.
-        known: names of the tools on offer, if known: then every item has to name one of them.
+        value: the value that was read; only a list of objects that each have a name counts.
+        known: names of the offered tools, if known: then every item must name one of them.
     """
     items = cast("list[object]", value) if isinstance(value, list) else []
     found: list[CallEnvelope] = []
@@ -118,14 +123,14 @@ _KEYWORD = re.compile(r"([A-Za-z_]\w*+)\s*=(?!=)")
 
 
 def read_keywords(reader: LenientReader, position: int) -> tuple[dict[str, Any], int]:
-    """Read the arguments of a call from after its opening parenthesis; return them and where the call ends.
+    """Read the arguments of a call after its opening parenthesis; return them and the end of the call.
 
     Args:
         reader: the reader of the text.
-        position: where the first argument may stand.
+        position: offset after the parenthesis.
 
     Raises:
-        Refusal: an argument has no name, no literal value, or the text ends before the call does.
+        TextRefused: an argument has no name, no literal value, or the text ends before the call does.
     """
     text = reader.text
     members: dict[str, Any] = {}

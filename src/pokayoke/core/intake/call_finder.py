@@ -1,8 +1,9 @@
-"""Calls that a model wrote as text: find them in order, read their arguments, keep the rest.
+"""Finds the calls in a model's text, reads their arguments, and keeps the rest.
 
-A call that cannot be read is still reported, with the reason: it must not vanish, and nothing behind it
-is taken for a call of its own until a tag outside of its strings begins a new one. What stands in thoughts,
-in a list of tools or in a tool's answer is no call.
+In: a text and the offered tools.
+Out: the calls in order, each read or refused by name, and the text around them.
+Never: drop an unreadable call: it is reported with its reason, and no text after it is a call until a tag outside of
+its strings begins a new one. Text in thoughts, in a list of tools or in a tool's answer is no call.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from pokayoke.core.json.dump import dump_compact
 
 _NEAR, _BODY = 200, 1_000
 MAX_CALLS = 1_000
-"""Most calls of one message: what repeats more often is no message any more, and nothing of it is meant."""
+"""Maximum number of calls in a text: a text with more is a loop, and none of its calls is meant."""
 _CALL_SEPARATORS = " \t\r\n,;"
-"""What separates calls."""
+"""Separators of calls."""
 
 
 def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
@@ -52,7 +53,7 @@ def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
 
 
 def _text_around_calls(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return what stands around the calls, without the markup that belonged to them."""
+    """Return the text around the calls, without their markup."""
     pieces: list[str] = []
     position = 0
     for start, end in [*sorted(set(spans)), (len(text), len(text))]:
@@ -64,7 +65,7 @@ def _text_around_calls(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 class _CallFinder:
-    """One walk over a text."""
+    """One pass over a text."""
 
     def __init__(self, text: str, tools: Tools, *, max_depth: int) -> None:
         self.text = text
@@ -82,7 +83,7 @@ class _CallFinder:
         self.passed: ReadCall | None = None
 
     def scan_text(self) -> None:
-        """Walk from one possible beginning to the next."""
+        """Go from one possible beginning of a call to the next."""
         position = 0
         while len(self.calls) <= MAX_CALLS and (found := m.START.search(self.text, position)):
             kind = cast(str, found.lastgroup)
@@ -105,22 +106,22 @@ class _CallFinder:
                 position = self._read_python_call(start, found.end(), found["code"] or "", listed=kind == "calls")
 
     def _skip_aside(self, position: int, opener: str) -> int:
-        """Pass over thoughts and quotations; if they have no end, nobody knows what is meant as a call."""
+        """Skip thoughts and quotations; without an end, calls after them are refused."""
         if self.calls and m.OTHERS.match(opener):
             return len(self.text)
         closer = m.ASIDE_ENDS.get(opener) or f"{opener[0]}/{re.split(m.TAG_END, opener[1:], maxsplit=1)[0]}"
         end = -1 if self.quoted else self.text.find(closer, position)
         self.quoted = end < 0
-        # The last sign is left: right behind it a call may begin.
+        # The last character stays: a call may begin directly after it.
         return position if end < 0 else end + len(closer.rstrip(">"))
 
     def _handle_foreign_turn(self, position: int) -> int:
-        """Stop behind a call where the model made up who answers; before one, none behind is meant for sure."""
+        """Stop after a call where the model invents another speaker; before a call, refuse the ones after it."""
         self.quoted = True
         return len(self.text) if self.calls else position
 
     def _discard_thoughts(self, position: int) -> int:
-        """Forget what stands before the end of thoughts whose beginning was part of the prompt, if it is one."""
+        """Discard the text before an end of thoughts whose beginning was part of the prompt."""
         doubtful = m.MENTIONED_TAG(self.text, position) is not None
         self.calls = [
             msgspec.structs.replace(call, reading=refused_reading("quoted", position))
@@ -132,7 +133,7 @@ class _CallFinder:
         return position
 
     def _handle_frame_tag(self, start: int, end: int, *, opens: bool) -> int:
-        """Report a call between tags that no form of a call was found in."""
+        """Report an unreadable call between tags."""
         if opens:
             self.frame = start, end, len(self.calls)
         elif self.frame is not None:
@@ -142,7 +143,7 @@ class _CallFinder:
             if len(self.calls) == before and any(sign in held for sign in '{("'):
                 named = m.NAME_MEMBER.search(held)
                 self._add_call(named[1] if named else "", refused_reading("not_read", begin), begin, end)
-        return end - 1  # right behind the tag a call may begin
+        return end - 1  # a call may begin directly after the tag
 
     def _add_call(self, name: str, reading: Reading, start: int, end: int) -> None:
         if self.quoted and reading.value is not None:
@@ -150,7 +151,7 @@ class _CallFinder:
         self.calls.append(ReadCall(name=name, reading=reading, span=(start, end)))
 
     def _read_header_call(self, start: int) -> int:
-        """Read the arguments behind a name in a tag."""
+        """Read the arguments after a name in a tag."""
         header = m.HEADER.match(self.text, start)
         assert header is not None
         name = next(group for group in header.groups() if group)
@@ -162,14 +163,14 @@ class _CallFinder:
         reading = reading or self._read_arguments(self.text[begin:end], name)
         self._add_call(name, reading, start, end)
         if reading.value is None and not whole and PARAMETER(self.text[begin:end]):
-            self.quoted = True  # where its last value ends, nobody knows
+            self.quoted = True  # the end of its last value is unknown
         closer = m.HEADER_END.match(self.text, end)
         if closer and m.OTHERS.match(closer[0]):
-            return len(self.text)  # the model made up what its tool answered, and all that follows from it
+            return len(self.text)  # the model invented the tool's answer, and all that follows from it
         return closer.end() if closer else end
 
     def _find_arguments_end(self, begin: int) -> int:
-        """Return where a tag ends the arguments: one inside their strings does not."""
+        """Return the end tag of the arguments, outside of their strings."""
         reader = LenientReader(self.text, max_depth=self.max_depth)
         try:
             value = reader.skip_space(begin)
@@ -180,11 +181,11 @@ class _CallFinder:
         return min(self._find_next(m.HEADER_END, whole), self._find_next(m.HEADER, whole))
 
     def _mark_misquoted(self, refusal: TextRefused) -> None:
-        """Take nothing behind a misplaced quote for a call: it may stand in a string."""
+        """Stop at a misplaced quote: later calls may be inside a string."""
         self.quoted = self.quoted or refusal.reason in m.MISQUOTE_REASONS
 
     def _find_outside_quotes(self, begin: int, position: int, *patterns: re.Pattern[str]) -> int:
-        """Return where a pattern is found outside of the quotes opened since `begin`, or the end."""
+        """Return the match of a pattern outside of the quotes opened since `begin`, or the end."""
         text, quote, seen = self.text, "", begin
         while True:
             end = min(self._find_next(pattern, position) for pattern in patterns)
@@ -221,9 +222,9 @@ class _CallFinder:
         return end
 
     def _find_titled_call(self, value: Any, start: int, end: int) -> list[CallEnvelope] | None:
-        """Return the call of a message that is a tool's name and an object of its arguments, and nothing else.
+        """Return the call of a message that consists of a tool's name and an object with its arguments.
 
-        The name is alone on its line before the object, or the only key of an object around it.
+        The name stands alone on the line before the object, or is the only key of an object around it.
         """
         text = self.text
         if not self.known or max(start, len(text) - end) > _NEAR or not isinstance(value, dict):
@@ -242,11 +243,11 @@ class _CallFinder:
         return [CallEnvelope(title, members, ())] if members and fits else None
 
     def _refuse_ambiguous_call(self, value: Any, start: int) -> None:
-        """Refuse the call right before an object of arguments for its tool and nothing else: which are meant?"""
+        """Refuse a call that is directly followed by an object of arguments for its tool: either may be meant."""
         last = self.calls[-1] if self.calls else None
         if last is None or last is self.passed or last.reading.value is None or not isinstance(value, dict):
             return
-        self.passed = last  # no other object stands right behind it
+        self.passed = last  # no other object directly follows it
         declared = declared_properties(self.schemas.get(last.name))["properties"]
         members = cast(dict[str, Any], value)
         beside = strip_markup(self.text[last.span[1] : start])[0].strip(_CALL_SEPARATORS)
@@ -254,13 +255,13 @@ class _CallFinder:
             self.calls[-1] = ReadCall(name=last.name, reading=refused_reading("several_values", start), span=last.span)
 
     def _value_flaw(self, reader: LenientReader, start: int, end: int) -> str | None:
-        """Name what makes a whole value doubtful: it ended too early or too late."""
+        """Return the flaw of a whole value: it ended too early or too late."""
         if reader.unclosed:
             return "missing_closer"
         return "extra_closer" if m.CONTINUED_VALUE(self.text, end) else reading_flaw(reader, start, end)
 
     def _read_carried_arguments(self, call: CallEnvelope, reader: LenientReader, end: int) -> Reading:
-        """Read the arguments an envelope carries."""
+        """Read the arguments in an envelope."""
         arguments, repairs = call.arguments, tuple(reader.repairs)
         if call.foreign:
             return refused_reading("unknown_envelope")
@@ -286,13 +287,13 @@ class _CallFinder:
         )
 
     def _grader_for(self, name: str) -> ArgumentGrader:
-        """Return what grades the arguments of a tool; made once, as it may compile the schema."""
+        """Return the grader for a tool's arguments; built once, as it may compile the schema."""
         if name not in self.gradings:
             self.gradings[name] = ArgumentGrader(self.schemas.get(name), len(self.text), self.max_depth)
         return self.gradings[name]
 
     def _report_unreadable(self, start: int, refusal: TextRefused) -> int:
-        """Report a call that cannot be read, or pass over braces that are none."""
+        """Report an unreadable call, or skip braces that are not a call."""
         end = self._find_next(m.RESYNC, max(start + 1, refusal.position))
         if self._find_next(m.CALL_HINT, start) >= end:
             return self._skip_non_call(start, refusal, end)
@@ -303,7 +304,7 @@ class _CallFinder:
         return end
 
     def _skip_non_call(self, start: int, refusal: TextRefused, end: int) -> int:
-        """Pass over what a bracket begins that is neither readable nor a call: what its strings hold is none either."""
+        """Skip brackets that are neither readable nor a call, with the strings inside them."""
         closed = self.brackets.find_end(start)
         if closed >= 0:
             return closed
@@ -316,7 +317,7 @@ class _CallFinder:
         return max(start + 1, refusal.position)
 
     def _find_next(self, pattern: re.Pattern[str], position: int) -> int:
-        """Return where a pattern is next found, or the end; each stretch is searched only once."""
+        """Return the next match of a pattern, or the end; each part of the text is searched once."""
         known = self.ahead.get(pattern, -1)
         if known < position:
             found = pattern.search(self.text, position)
@@ -324,10 +325,10 @@ class _CallFinder:
         return known
 
     def _read_python_call(self, start: int, opened: int, code: str, *, listed: bool) -> int:
-        """Read `name(key=value)`, or a list of such calls; return where to go on.
+        """Read `name(key=value)`, or a list of such calls; return the offset after them.
 
-        In the middle of a text only names of tools are calls; without a list of tools, only what
-        the text begins with, and no code. A call that a sentence mentions is none.
+        In the middle of a text only names of tools are calls; without a list of tools only the beginning of the
+        text, and no code. A call that a sentence mentions does not count.
         """
         if code and (self.known is None or self.text[start : opened - 1] not in self.known):
             return opened
@@ -353,7 +354,7 @@ class _CallFinder:
             cut = refusal.reason.startswith(("cut", "lost")) or bool(found and name and not listed)
             guessed = leading and self.known is None and cut
             if not guessed and (self.known is None or self.known.isdisjoint(names)):
-                return max(opened, end)  # from each call of a chain on, the same stops it
+                return max(opened, end)  # the same problem stops every call of the chain
             for one in names:
                 self._add_call(one, refused_reading(refusal.reason, refusal.position), start, len(self.text))
             return len(self.text)

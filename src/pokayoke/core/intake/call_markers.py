@@ -1,4 +1,9 @@
-"""The signs of calls in a text: where one may begin, where it ends, what stands around what is none."""
+"""Patterns of calls in a text: beginnings, ends, and the marks of text that holds no call.
+
+In: a text.
+Out: matches.
+Never: take more than linear time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import re
 from pokayoke.core.intake.framing import ASIDE_CLOSES, ASIDE_OPENS
 from pokayoke.core.intake.tokens import NAME
 
-# A name that stands before an object of arguments.
+# A name before an object of arguments.
 HEADER = re.compile(
     rf"<function=[\"']?({NAME})[\"']?(?:>|(?=\{{))"
     rf"|\[TOOL_CALLS\]\s*({NAME})\s*(?:\[CALL_ID\]\s*\w{{1,64}}\s*)?(?:\[ARGS\])?(?=\s*\{{)"
@@ -24,15 +29,15 @@ ASIDE_ENDS = {
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|START_THINKING|>": "<|END_THINKING|>",
 }
-"""Where an aside ends that is no tag."""
+"""Ends of asides that are not tags."""
 _TURN = (
     r"<\|im_start\|>\s*(?:user|system|tool)\b|<\|start_header_id\|>\s*(?:user|system|ipython|tool)\b"
     r"|<start_of_turn>\s*user\b|<\|(?:user|system|observation)\|>|<｜(?:User|tool▁outputs▁begin)｜>|\[INST\]"
     r"|\n\n(?:Human|User):"
 )
-"""Where a model speaks for its user, or for a tool."""
+"""Beginnings of text that a model invents for its user or a tool."""
 OTHERS = re.compile(rf"{_TURN}|<(?i:(?:tool|function)_(?:response|result|output))|\[TOOL_RESULTS\]|\nObservation:")
-"""The same, with the answers of tools."""
+"""The same, and answers of tools."""
 HEADER_END = re.compile(
     r"</function>|<\|call\|>|<\|end\|>|<\|tool_call_end\|>|<｜tool▁call▁end｜>|</tool_call>|</(?:[\w.｜-]{1,40}[:｜])?invoke>"
     rf"|{OTHERS.pattern}"
@@ -53,7 +58,7 @@ CALL_HINT = re.compile(r"""["'](?:name|tool|tool_name|function|function_name|arg
 NAME_MEMBER = re.compile(rf"""["'](?:name|tool|tool_name|function|function_name)["']\s*:\s*["']({NAME})["']""")
 COMMENT_END = re.compile(r"\*/")
 MENTIONED_TAG = re.compile(r"[.,;:)\"'`]|[ \t]+[a-z]").match
-"""What is behind a tag that a sentence only mentions."""
+"""Text after a tag that a sentence only mentions."""
 TAG_END = re.compile(r"[\s>\]▷]")
 QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
 MISQUOTE_REASONS = frozenset(
@@ -62,10 +67,10 @@ MISQUOTE_REASONS = frozenset(
 QUOTED_IN_LINE = re.compile(r"[^\s`>\]:：][ \t]*`\Z").search
 """The words before a call that a sentence mentions as code; a colon announces one."""
 CONTINUED_VALUE = re.compile(r"\s*+(?:[}:]|,?\s*+(?:\"[^\"\\\n]*+\"|'[^'\\\n]*+')\s*+:)").match
-"""What is behind a value that ended too early: a bracket, or the next key."""
+"""Text after a value that ended too early: a bracket, or the next key."""
 STATEMENT_BODY = re.compile(
     r"^([ \t]*+)(?:if|elif|else|for|while|with|def|class|try|except|finally|async)\b[^\n]*:[ \t]*+(?:#[^\n]*)?\n"
     r"(?:[ \t]*+\n|\1[ \t]++[^\n][^\n]*+\n)*\1[ \t]+\Z",
     re.MULTILINE,
 ).search
-"""What stands before a call in the body of a statement: whether it is meant, and how often, the text does not say."""
+"""Text before a call inside a statement: whether and how often it is meant is unknown."""

@@ -1,4 +1,9 @@
-"""Calls written as text: the way in. `core/intake/call_finder.py` finds them."""
+"""Entry point for calls written as text; `core/intake/call_finder.py` finds them.
+
+In: a model's text, the offered tools, the stop reason.
+Out: the calls in order, and the text around them.
+Never: import the finder before a text needs it.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +27,24 @@ def read_calls(
 ) -> Calls:
     """Find the calls a model wrote into a text.
 
-    Understood are objects with a name and arguments (`name`/`arguments`, `name`/`parameters`, `tool`/`args`,
+    Accepted forms: objects with a name and arguments (`name`/`arguments`, `name`/`parameters`, `tool`/`args`,
     `function`, nested as providers do), lists and lines of them, tags and fences around them, a name in a tag
     before its arguments, and `name(key=value)` with literal values.
 
     Args:
-        text: the message text; bytes must be UTF-8. None, of a message without text, holds no calls.
-        tools: names of the tools on offer, or a mapping from name to input schema.
-        stop_reason: why the provider says the message ended; one that proves a cut makes every reading lossy.
-        max_chars: longest text that is looked at.
-        max_depth: deepest nesting.
+        text: the message text; bytes must be UTF-8. None, for a message without text, holds no calls.
+        tools: names of the offered tools, or a mapping from name to input schema.
+        stop_reason: the provider's stop reason; one that proves a cut makes every reading lossy.
+        max_chars: maximum length of the text, in characters.
+        max_depth: maximum nesting.
 
     Returns:
-        The calls in order, each with its graded reading, and what stood around them. A text with more than 1,000
-        of them is refused as a whole (`too_many_calls`).
+        The calls in order, each with its graded reading, and the text around them. A text with more than 1,000
+        calls is refused as a whole (`too_many_calls`).
 
     Raises:
         ContractError: a schema in `tools` is not usable.
-        UsageError: the text is no text, such as a list of blocks, or `tools` are no names.
+        UsageError: `text` is of another type, such as a list of blocks, or `tools` are not names.
     """
     if text is None:
         return Calls()

@@ -1,8 +1,9 @@
-"""Words and signs around a call, or around arguments, that say that it is not to be made.
+"""Recognises words and signs around a call, or around arguments, which say that it is not to be made.
 
-A sentence that leads to a call and tells of it as possible, past, somebody else's or an example makes it none,
-and so does one behind it that takes it back or asks for leave. What is refused here costs a turn; what is
-missed would run.
+In: the text before and after a call.
+Out: True if the call is disowned: a sentence before it describes it as possible, past, another's or an example, or one
+after it takes it back or asks for permission.
+Never: miss a denial of a known form: a wrong refusal costs a turn, a missed one runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What stands around an object: fences, tags, sentences; and what there may belong to the object itself.
+"""Judges the text around an object: fences, tags, sentences, or parts of the object itself.
 
-The danger is a text that lost its head or its tail: what is left of a longer value then looks like
-prose around a shorter one. So nothing with a structural sign in it is ever prose.
+In: the text before and after an object, and the declared arguments.
+Out: the object's offset and the repairs, or a refusal.
+Never: take a text with a structural sign for prose: the rest of a cut longer value looks like prose around a shorter
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _TAG = re.compile(
 PARAMETER = re.compile(
     r"<(?:[\w.｜-]{1,40}[:｜])?(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE
 ).search
-"""A tag around one argument: what it holds is not the whole."""
+"""A tag around one argument: its content is not the whole object."""
 _NAME = re.compile(r"[A-Za-z_$][\w.$-]*+")
 _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
@@ -28,27 +30,27 @@ KEY_START = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:"
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
 _NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
 _PROVEN_LABELS = _NEUTRAL_LABELS | {"data", "input", "parameters", "params"}
-"""With labels that may as well be names of arguments, where nothing says what these are; `data:` is also how servers
-send events."""
+"""With labels that may also be names of arguments, where these are unknown; `data:` is also the prefix of server-sent
+events."""
 _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
 ).search
-"""A line that reads like a member: a name, a sign, a value."""
+"""A line in the form of a member: a name, a sign, a value."""
 _KEY_END = re.compile(r"\"[ \t]*+:").search
-"""The end of a key, wherever it began."""
+"""The end of a key, at any beginning."""
 _LABEL_LINES = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
 """Lines that begin with a name and a sign, whatever follows."""
 _GIVEN_WORDS = re.compile(
     r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
     r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null|none)\b))"
 ).findall
-"""Words that something is said about: a sign and a word follow, or a number or a quotation two words away at most."""
+"""Words with a statement about them: a sign and a word follow, or a number or a quotation within two words."""
 _SETTING = re.compile(
     r"\b(?:set|setting|with|use|using|change|make|replace|edit)\s++(?:the\s++)?([a-z_$][\w$-]*+)"
     r"\s++(?:to|as|of|be|with|by|should be|must be)\s++\w|(?<![\w$-])([a-z_$][\w$-]*+)(?:\s++(?:should"
     r"|must) be\s++\w|\s*+[→⇒])",
 ).findall
-"""Words that something is set to, even a bare word."""
+"""Words that are set to something, even a bare word."""
 _OPTION = re.compile(
     r"(?<![\w$-])--([a-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([a-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w"
     r"|^[^\w\n]{0,8}(?:\d{1,3}\W )?(?:(?:the|and) )?([a-z_$][\w$-]*+) (?:is|are|[-–—])"
@@ -57,7 +59,7 @@ _OPTION = re.compile(
     r"|^[^\w\n]{0,8}(?:with|plus|and) ([a-z_$][\w$-]*+) [\w(]",
     re.MULTILINE,
 ).findall
-"""Words written as options, alone on a line with a text below, or the first of a line that says what they are."""
+"""Words written as options, alone on a line with a text below, or first in a line that describes them."""
 _TAG_NAMES = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED_WORD = re.compile(r"\.\w").match
 _ASIDE = (
@@ -67,17 +69,17 @@ _ASIDE = (
 )
 _ASIDE_MARK = r"(?:TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\]"
 ASIDE_OPENS = rf"<{_ASIDE}(?:\s[^<>]{{0,200}})?>|\[{_ASIDE_MARK}|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>"
-"""Signs before what is no call: thoughts, lists of tools, examples, quotations, what is struck out, tools' answers."""
+"""Signs of text without calls: thoughts, lists of tools, examples, quotations, struck-out text, tools' answers."""
 ASIDE_CLOSES = rf"</{_ASIDE}\s{{0,9}}>|\[/{_ASIDE_MARK}|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
 _ASIDES = re.compile(rf"{ASIDE_OPENS}|({ASIDE_CLOSES})").findall
 """Each of them; "" for one that opens."""
 DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
 _OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
-"""Verbs that are never about an object beside them: `don't worry`."""
+"""Verbs that never refer to an object next to them: `don't worry`."""
 _DENIAL = re.compile(
     rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
 ).search
-"""Words before an object that say that it is not to be sent."""
+"""Words before an object which say that it is not to be sent."""
 IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
 _RETRACTION = re.compile(
     rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! (?:while|for (?:the|its|an?)(?: tool['’]s)? (?:result"
@@ -88,19 +90,19 @@ _RETRACTION = re.compile(
     rf"|(?:that|this|it|above|value){IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
     re.IGNORECASE,
 ).search
-"""Words behind an object that change it or take it back."""
+"""Words after an object that change it or take it back."""
 _NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
 
 
 def find_object(reader: LenientReader, names: frozenset[str]) -> tuple[int, bool]:
-    """Return where the object begins, and True if its opening brace is missing.
+    """Return the offset of the object, and True if its opening brace is missing.
 
     The offset is that of the opening brace, of the first key if the brace is missing, or of
-    another value that is no object.
+    a value that is not an object.
 
     Raises:
-        Refusal: there is nothing to begin with, or what stands before it may belong to it.
+        TextRefused: there is no value, or the text before it may belong to it.
     """
     text = reader.text
     if text.startswith("\ufeff"):
@@ -135,7 +137,7 @@ def is_argument_label(before: str, names: frozenset[str]) -> bool:
     """Return whether the line before an object is a heading or a tag with the name of one argument.
 
     Args:
-        before: all that stands before the object, also what was read as a comment.
+        before: the text before the object, comments included.
         names: the declared arguments.
     """
     words = _NAME.findall(before[-_NEAR:].rstrip().rpartition("\n")[2])
@@ -143,12 +145,12 @@ def is_argument_label(before: str, names: frozenset[str]) -> bool:
 
 
 def gives_missing_argument(around: str, names: frozenset[str], present: Iterable[str]) -> bool:
-    """Return whether what stands on one side of an object gives an argument that the object lacks.
+    """Return whether the text on one side of an object gives an argument that the object lacks.
 
     Args:
-        around: the text before the object, or behind it.
-        names: the declared arguments; a tag of their own tells that they were given one by one.
-        present: the arguments that the object has.
+        around: the text before or after the object.
+        names: the declared arguments; a tag with such a name means that they were given one by one.
+        present: the arguments in the object.
     """
     if "<" in around and not names.isdisjoint(_TAG_NAMES(around)):
         return True
@@ -165,12 +167,12 @@ def gives_missing_argument(around: str, names: frozenset[str], present: Iterable
 
 
 def _has_balanced_quotes(text: str, start: int, brace: int) -> bool:
-    """Return whether the text before the brace could be a sentence that begins with a quoted word."""
+    """Return whether the text before the brace may be a sentence that begins with a quoted word."""
     return brace > 0 and text.count('"', start, brace) % 2 == 0 and "\\" not in text[start:brace]
 
 
 def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
-    """Take tags and fences off; return the sentences that are left and the names of the repairs."""
+    """Remove tags and fences; return the remaining sentences and the names of the repairs."""
     repairs: tuple[str, ...] = ()
     plain = around.strip()
     if "<" in plain or "[" in plain:
@@ -183,10 +185,10 @@ def strip_markup(around: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _strip_and_record(reader: LenientReader, around: str) -> str:
-    """Take tags and fences off, and remember it.
+    """Remove tags and fences, and record the repairs.
 
     Raises:
-        Refusal: a tag tells that the object is one argument of several.
+        TextRefused: a tag shows that the object is one argument of several.
     """
     if found := PARAMETER(around):
         raise TextRefused("trailing_text", reader.text.index(found[0]))
@@ -197,7 +199,7 @@ def _strip_and_record(reader: LenientReader, around: str) -> str:
 
 
 def _check_before(reader: LenientReader, stripped: str, brace: int, names: frozenset[str]) -> None:
-    """Refuse a head that may belong to the object."""
+    """Refuse a text before the object that may belong to it."""
     if not stripped:
         return
     last = reader.text[brace - 1]
@@ -213,15 +215,15 @@ def _check_before(reader: LenientReader, stripped: str, brace: int, names: froze
 
 
 def _has_member_line(around: str, names: frozenset[str]) -> bool:
-    """Whether a line is a member that belongs to the object: by its form, or by a declared name."""
+    """Return whether a line is a member of the object: by its form, or by a declared name."""
     return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABEL_LINES(around))
 
 
 def check_after(reader: LenientReader, end: int, names: frozenset[str]) -> int | None:
-    """Judge what follows the object; return the offset of a single surplus brace, if there is one.
+    """Check the text after the object; return the offset of a single surplus brace, if there is one.
 
     Raises:
-        Refusal: what follows may belong to the object, or is another one.
+        TextRefused: the text may belong to the object, or is another one.
     """
     text = reader.text
     if reader.unclosed or end == len(text):
@@ -238,7 +240,7 @@ def check_after(reader: LenientReader, end: int, names: frozenset[str]) -> int |
         if _has_member_line(stripped, names) or _RETRACTION(stripped):
             raise TextRefused("trailing_text", end)
         goes_on = text[end] not in ".;!<`" or _GLUED_WORD(text, end)
-        if goes_on and "\n" not in text[after:end]:  # in the same line
+        if goes_on and "\n" not in text[after:end]:  # on the same line
             raise TextRefused("trailing_text", end)
         reader.record_repair("prose")
         return None

@@ -1,4 +1,9 @@
-"""The slow path of a text that is no strict JSON: the graded reader, then the evidence of the schema."""
+"""Grades a text that is not strict JSON: the lenient reader first, then evidence of the schema.
+
+In: the text, the strict parser's error, and the schema.
+Out: a graded reading.
+Never: accept a repair that is not proven to be the only meaning.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +28,22 @@ from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.schema.schema import Schema, compile_schema
 
 _MAX_ENCODINGS = 3
-"""How often an object may be written as a JSON string inside a JSON string."""
+"""Maximum levels of JSON strings inside JSON strings around an object."""
 
 _OUTER_REPAIRS = frozenset({"byte_order_mark", "code_fence", "odd_whitespace", "prose", "tags"})
-"""Repairs that may stand beside one that only the schema can prove: nothing that touches the value itself."""
+"""Repairs allowed together with one that only the schema can prove: none of them touches the value."""
 _UNREAD_REPAIRS = frozenset({"comment", "prose", "tags"})
-"""Repairs that leave a text around the object unread."""
+"""Repairs that leave text around the object unread."""
 _PYTHON_REPAIRS = frozenset({"call_syntax", "python_escape", "python_tuple", "python_word", "single_quotes"})
-"""Repairs that tell a text of Python's, where a backslash means something else."""
+"""Repairs that indicate Python syntax, where a backslash has another meaning."""
 _COMMA_REPAIRS = frozenset({"missing_comma", "trailing_comma"})
-"""Repairs that a lost member can look like."""
+"""Repairs that may hide a lost member."""
 _OPEN_QUOTE = re.compile(r"[\s({}\[\],:]\"\s*\Z").search
 """A last quote that may open a quoted phrase inside a string, or changed places with a bracket."""
 _BROKEN_MEMBER = re.compile(r"\":[ \t]*\n").search
-"""A line break between a key and its value, where no layout has one."""
+"""A line break between a key and its value, which no layout has."""
 _INLINE_KEY = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
-"""A key in the same line as the member before it."""
+"""A key on the same line as the member before it."""
 _ESCAPED_OBJECT = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _HTML_QUOTED = re.compile(r"\s*+\{\s*+&quot;[^\"]*+\Z").match
@@ -48,7 +53,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]").search
 
 
 class ArgumentGrader:
-    """The slow path of one text: what it may hold and how it is judged."""
+    """Grades one text that is not strict JSON."""
 
     def __init__(self, schema: SchemaLike | None, max_chars: int, max_depth: int) -> None:
         self.given = schema
@@ -58,13 +63,13 @@ class ArgumentGrader:
         self.names = frozenset[str](self.declared["properties"])
 
     def compiled_schema(self) -> Schema | None:
-        """The compiled schema; compiled here only if the caller has not, and only where it is needed."""
+        """Return the compiled schema; compiles it only where necessary."""
         if isinstance(self.given, dict | bool):
             self.given = compile_schema(self.given)
         return self.given
 
     def grade_text(self, text: str | bytes, error: StrictError) -> Reading:
-        """Read a text that is no strict JSON."""
+        """Read a text that is not strict JSON."""
         if error.code == "too_deep":
             return refused_reading("too_deep", error.position)
         if isinstance(text, bytes):
@@ -89,11 +94,11 @@ class ArgumentGrader:
             return refused_reading("too_deep")
 
     def read_repackaged(self, text: str) -> Reading | None:
-        """Read strict JSON that a server damaged as a whole: escaped once too often, or sent behind an empty object."""
+        """Read strict JSON that a server damaged as a whole: escaped once too often, or sent after an empty object."""
         if _ESCAPED_OBJECT(text):
             found = self.read_encoded(f'"{text.strip()}"', text.replace('\\"', '"'))
             return found if found.reason != "not_an_object" else None
-        if _HTML_QUOTED(text) and text.count("&") == text.count("&quot;"):  # a server that escapes more leaves doubts
+        if _HTML_QUOTED(text) and text.count("&") == text.count("&quot;"):  # any further escape is ambiguous
             return self.read_repaired(text.replace("&quot;", '"'), "html_quotes")
         if _QUOTED_LINES(text):
             return self.read_repaired(_QUOTE_SIGN.sub("", text), "block_quote")
@@ -103,7 +108,7 @@ class ArgumentGrader:
         return self.read_repaired(text[empty.end() :], "empty_prefix")
 
     def read_repaired(self, text: str, repair: str) -> Reading | None:
-        """Read an object that a repair of the whole text made strict JSON."""
+        """Read an object that became strict JSON by a repair of the whole text."""
         try:
             value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
         except StrictError:
@@ -113,7 +118,7 @@ class ArgumentGrader:
         return _build_reading("lossless", cast(dict[str, Any], value), (repair,), canonical=dump)
 
     def read_document(self, reader: LenientReader) -> Reading:
-        """Find the object, read it, and judge what stands around it."""
+        """Find the object, read it, and judge the text around it."""
         text, names = reader.text, self.names
         start, opened = find_object(reader, names)
         if text[start] != "{" and not opened:
@@ -145,17 +150,17 @@ class ArgumentGrader:
         return reading
 
     def check_surroundings(self, before: str, behind: str, value: dict[str, Any]) -> None:
-        """Refuse an object that the words around it complete, change or disown."""
-        # What is said behind the object may change it, too.
+        """Refuse an object if the words around it complete, change or disown it."""
+        # Words after the object may change it, too.
         if gives_missing_argument(before, self.names, value) or gives_missing_argument(behind, self.names, ()):
             raise TextRefused("trailing_text", len(before))
         if is_disowned(before.lstrip("> \t"), behind, followed=False):
             raise TextRefused("disowned", len(before))
 
     def is_equal_repeat(self, behind: str, value: dict[str, Any]) -> bool:
-        """Return whether only the very same object stands behind one.
+        """Return whether only an equal object follows an object.
 
-        Without space between them they may be the arguments of two calls, which a stream put together.
+        Without a space between them they may be the arguments of two calls, joined by a stream.
         """
         if not behind[:1].isspace() or behind.lstrip()[:1] != "{":
             return False
@@ -166,7 +171,7 @@ class ArgumentGrader:
         return isinstance(other, dict) and dump == dump_compact(value, sort=True)
 
     def grade_value(self, reader: LenientReader, value: dict[str, Any], end: int, dump: bytes | None = None) -> Reading:
-        """Grade a value that was read to its end without a flaw, by what was repaired and what the schema knows."""
+        """Grade a value without a flaw, by its repairs and the schema."""
         if _COMMA_REPAIRS & reader.repairs.keys() and not self.declared["required"] <= value.keys():
             return refused_reading("lost_member", end, (value,))
         if "python_word" in reader.repairs and (schema := self.compiled_schema()) and is_unquoted_text(schema, value):
@@ -181,7 +186,7 @@ class ArgumentGrader:
         return _build_reading("lossless", value, tuple(reader.repairs), canonical=dump)
 
     def read_strict_part(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:
-        """Read an object that is strict JSON between sentences, fences or tags: the same value, only faster."""
+        """Read an object that is strict JSON between sentences, fences or tags; faster, with the same value."""
         end = text.rfind("}") + 1
         if start == 0 and end == len(text):
             return None
@@ -193,7 +198,7 @@ class ArgumentGrader:
     def grade_by_schema(
         self, reader: LenientReader, value: dict[str, Any], *, opened: bool, surplus: int | None
     ) -> Reading:
-        """Accept one lost or surplus outer bracket only where the schema proves that nothing else was lost."""
+        """Accept one lost or surplus outer bracket only if the schema proves that nothing else was lost."""
         if opened + (surplus is not None) + reader.unclosed > 1:
             raise TextRefused("trailing_text", len(reader.text))
         if opened:
@@ -204,7 +209,7 @@ class ArgumentGrader:
             name, reason, position = "closed_by_schema", "missing_closer", len(reader.text)
             if _OPEN_QUOTE(reader.text) or _has_stray_closer(reader.text.rstrip()):
                 raise TextRefused("cut_in_string", position)
-        if reader.text.count("{") == reader.text.count("}"):  # it was not lost or added: it moved into a string
+        if reader.text.count("{") == reader.text.count("}"):  # the bracket was not lost or added: it is inside a string
             return refused_reading(reason, position, (value,))
         schema = self.compiled_schema()
         if schema is not None and reader.repairs.keys() <= _OUTER_REPAIRS:
@@ -220,7 +225,7 @@ class ArgumentGrader:
 
         Args:
             text: the text.
-            written: the same with its backslashes as they stand, where these may belong to the object alone.
+            written: the text with its original backslashes, where these may belong to the object alone.
         """
         other = self.read_repaired(written, "double_encoded") if written is not None else None
         for _ in range(_MAX_ENCODINGS):
@@ -239,7 +244,7 @@ class ArgumentGrader:
         return refused_reading("not_an_object", 0)
 
     def read_empty(self) -> Reading:
-        """Read an empty text: an empty object if the schema is content with one."""
+        """Read an empty text: an empty object if the schema accepts one."""
         schema = self.compiled_schema()
         if schema is not None and schema.is_valid({}):
             return _build_reading("lossless", {}, ("empty_text",))
@@ -247,12 +252,12 @@ class ArgumentGrader:
 
 
 def reading_flaw(reader: LenientReader, start: int, end: int) -> str | None:
-    """Name what makes all doubtful that a reader has read to its end, whatever it is.
+    """Return the flaw that makes a completely read value doubtful, or None.
 
     Args:
-        reader: what has read it.
-        start: where it begins.
-        end: where it ends.
+        reader: its reader.
+        start: offset of the value.
+        end: offset after the value.
     """
     if reader.list_comma is not None and reader.commaless:
         return "trailing_comma_in_list"
@@ -264,10 +269,10 @@ def reading_flaw(reader: LenientReader, start: int, end: int) -> str | None:
 
 
 def _has_wrapped_lines(text: str, start: int, end: int) -> bool:
-    """Return whether lines were broken by somebody else: then nobody knows which breaks belong to a string.
+    """Return whether the lines were wrapped by another program: then line breaks in strings are unreliable.
 
-    They all have one width, one mark at an end or at the beginning, or what stands before the first one; or members
-    flow over them, two in a line. Only the lines of the value itself count.
+    Signs of it: all lines have one width, one mark at an end or at the beginning, or the text before the first one; or
+    members flow over lines, two in a line. Only the lines of the value count.
     """
     begin = text.rfind("\n", 0, start) + 1
     after = text.find("\n", end)
@@ -285,7 +290,7 @@ def _has_wrapped_lines(text: str, start: int, end: int) -> bool:
 
 
 def _has_stray_closer(text: str) -> bool:
-    """Return whether the last string has a closing bracket too many: one that changed places with the quote."""
+    """Return whether the last string has a surplus closing bracket: one that was swapped with the quote."""
     inside = text[:-1].rpartition('"')[2]
     return text.endswith('"') and any(inside.count(pair[1]) > inside.count(pair[0]) for pair in ("{}", "[]"))
 

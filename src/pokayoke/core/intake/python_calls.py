@@ -1,4 +1,9 @@
-"""Calls in the form `name(key=value)`: one, several behind each other, or a list of them."""
+"""Reads calls in the form `name(key=value)`: one, several in a row, or a list of them.
+
+In: a text and an offset.
+Out: the complete calls, and the reason why the reading stopped.
+Never: evaluate an expression: values are literals.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +21,14 @@ _NEXT_CALL = re.compile(rf"\s*+({NAME})\(").match
 
 
 class KeywordCall(NamedTuple):
-    """One whole call.
+    """One complete call.
 
     Attributes:
         name: the tool name as written.
         value: its arguments.
-        reader: what has read it, and nothing else but the spaces before it.
-        start: where its arguments begin.
-        end: where it ends.
+        reader: its reader, which has read only this call and the spaces before it.
+        start: offset of its arguments.
+        end: offset after the call.
     """
 
     name: str
@@ -34,13 +39,13 @@ class KeywordCall(NamedTuple):
 
 
 class CallChain(NamedTuple):
-    """What was read.
+    """The result of reading.
 
     Attributes:
-        calls: those that are whole.
-        end: where they end; with a refusal, from where on nothing was read yet.
-        broken: the name of the call that is not whole, or "".
-        refusal: what stopped the reading, or None.
+        calls: the complete calls.
+        end: offset after them; with a refusal, the offset of the unread rest.
+        broken: the name of the incomplete call, or "".
+        refusal: the reason why the reading stopped, or None.
     """
 
     calls: list[KeywordCall]
@@ -52,15 +57,15 @@ class CallChain(NamedTuple):
 def read_chain(
     text: str, start: int, *, listed: bool, printed: bool, known: Container[str] | None, max_depth: int
 ) -> CallChain:
-    """Read calls from `start` on, up to the first that is not whole.
+    """Read calls from `start` on, up to the first incomplete one.
 
     Args:
         text: the text of the message.
         start: the offset of the first name, or of the bracket of the list.
-        listed: True for a list; without one, another call follows only on a sign, and by the name of a tool.
-        printed: True if each call has one more parenthesis behind it.
-        known: names of the tools on offer, if known.
-        max_depth: deepest nesting of a value.
+        listed: True for a list; otherwise another call must follow a separator and have the name of a tool.
+        printed: True if another parenthesis follows each call.
+        known: names of the offered tools, if known.
+        max_depth: maximum nesting of a value.
     """
     found: list[KeywordCall] = []
     name, position = "", start + listed
@@ -87,14 +92,14 @@ def read_chain(
             position += 1
     except TextRefused as refusal:
         return CallChain(found, position, name, refusal)
-    # Nothing goes on behind a call, in the same line or with a method below: else it is part of something else.
+    # No text may continue a call on its line, and no method below: otherwise it is part of an expression.
     between = ("\n" in text[end:position] and sign != ".") or _CALL_END(text, position) is not None
     whole = sign == "]" if listed else between
     return CallChain(found, position + 1 if listed else end, name, None if whole else TextRefused("not_read", position))
 
 
 def _has_next_call(text: str, sign: str, position: int, known: Container[str] | None, *, listed: bool) -> bool:
-    """Return whether another call follows a sign; without a list only where its name is that of a tool."""
+    """Return whether another call follows a separator; outside of a list only with the name of a tool."""
     if listed:
         return sign == ","
     follows = _NEXT_CALL(text, position) if sign in {",", ";"} else None

@@ -1,8 +1,8 @@
-"""The graded reader: one forward pass over a text that is no strict JSON.
+"""The lenient reader: one forward pass over a text that is not strict JSON.
 
-Text goes in; the value comes out with a named repair for every deviation, or a named refusal with
-its position. There is no search and no backtracking, so the time is linear. Nothing is ever dropped
-or guessed, and no bare word becomes a string.
+In: a text.
+Out: the value with a named repair for every deviation, or a named refusal with its position.
+Never: search or backtrack (the time is linear); drop or guess anything; read a bare word as a string.
 """
 
 from __future__ import annotations
@@ -22,26 +22,25 @@ _AFTER_VALUE_REASONS = {
     **dict.fromkeys("+-*/%^&|=<>?(", "expression"),
     ":": "lost_quote",
 }
-"""What a sign means that follows a value and neither separates nor closes."""
+"""Refusal for a character after a value that neither separates nor closes."""
 _FRAME_ENDS = ("</", "<|", "<｜", "```")
-"""What stands around arguments: with a bracket still open, that is missing."""
+"""Text around arguments: while a bracket is open, its closer is missing."""
 
 
 class LenientReader(Scanner):
     """Reads values out of one text.
 
     Attributes:
-        unclosed: True once the text ended after a whole value with brackets still open.
+        unclosed: True once the text ended after a complete value with open brackets.
         list_comma: offset of a trailing comma in a list, or None.
         commaless: True once a container with members had no trailing comma.
-        uneven: by identity, the objects that have a comma too many before their last line, or one too few
-            before another.
+        uneven: ids of the objects with a surplus comma before their last line, or a missing one before another.
     """
 
     __slots__ = ("_depth", "_joined", "_max_depth", "commaless", "list_comma", "unclosed", "uneven")
 
     def __init__(self, text: str, *, max_depth: int) -> None:
-        """Start at nothing."""
+        """Start without repairs."""
         super().__init__(text)
         self.unclosed = False
         self.list_comma: int | None = None
@@ -54,7 +53,7 @@ class LenientReader(Scanner):
     # ------------------------------------------------------------- containers
 
     def read_object(self, position: int) -> tuple[dict[str, Any], int]:
-        """Read an object whose opening brace stands before `position`; return it and where it ends."""
+        """Read an object whose opening brace is before `position`; return it and its end."""
         self._enter_container(position)
         text, opened, comma = self.text, position, False
         members: dict[str, Any] = {}
@@ -94,7 +93,7 @@ class LenientReader(Scanner):
                 return members, position
 
     def read_list(self, position: int, closer: str = "]") -> tuple[list[Any], int]:
-        """Read a list (or a tuple) whose opening bracket stands before `position`."""
+        """Read a list (or a tuple) whose opening bracket is before `position`."""
         self._enter_container(position)
         text, comma = self.text, False
         items: list[Any] = []
@@ -106,7 +105,7 @@ class LenientReader(Scanner):
                 if sign == closer:
                     if comma:
                         self.record_repair("trailing_comma")
-                        if closer == "]" or len(items) > 1:  # (1,) is how Python writes a tuple of one
+                        if closer == "]" or len(items) > 1:  # (1,) is a Python tuple of one
                             self.list_comma = position
                     self._depth -= 1
                     return items, position + 1
@@ -129,7 +128,7 @@ class LenientReader(Scanner):
     def _convert_scalar(
         self, single: str | None, integer: str | None, number: str | None, word: str | None, at: int
     ) -> Any:
-        """Turn the groups of a scalar that is no plain string into its value."""
+        """Return the value of a scalar other than a plain string, from its match."""
         if integer is not None:
             return int(integer)
         if single is not None:
@@ -148,10 +147,10 @@ class LenientReader(Scanner):
             raise TextRefused("too_deep", position)
 
     def _accept_trailing_comma(self, members: dict[str, Any], opened: int, comma: int, closer: int) -> None:
-        """Accept a comma before a closing brace, unless the layout shows that a member stood there.
+        """Accept a comma before a closing brace, unless the layout shows a lost member.
 
-        With one member per line the brace is on the next line, further left than the members. A member
-        that was lost leaves its indentation behind, or takes the line break with it.
+        With one member per line the brace is on the next line, further left than the members. A lost member
+        leaves its indentation behind, or removes the line break.
         """
         text = self.text
         layout, gap = p.FIRST_LINE(text, opened), text[comma:closer]
@@ -163,7 +162,7 @@ class LenientReader(Scanner):
         self.record_repair("trailing_comma")
 
     def _record_added_comma(self, members: dict[str, Any], opened: int, position: int) -> None:
-        """Remember a comma that was added, unless the layout shows that the next key belongs into another object."""
+        """Record an added comma, unless the layout shows that the next key belongs to another object."""
         layout = p.FIRST_LINE(self.text, opened)
         key = self.skip_space(position)
         if layout is not None and self.text[self.text.rfind("\n", opened, key) + 1 : key] != layout[1]:
@@ -172,14 +171,14 @@ class LenientReader(Scanner):
         self._joined = False
 
     def _check_key(self, key: str, position: int) -> None:
-        """Refuse a key that holds another one, or stands for members that were left out."""
+        """Refuse a key that holds another one, or represents left-out members."""
         if key.strip() in ("...", "…"):
             raise TextRefused("ellipsis", position)
         if p.TWO_KEYS(key):
             raise TextRefused("lost_quote", position)
 
     def _check_start(self, sign: str, position: int, *, comma: bool) -> None:
-        """Refuse what can begin neither a key nor a value."""
+        """Refuse a character that begins neither a key nor a value."""
         if not sign:
             raise TextRefused("cut_after_comma" if comma else "cut_after_opener", position)
         if sign == ",":
@@ -190,7 +189,7 @@ class LenientReader(Scanner):
             raise TextRefused("mismatched_closer", position)
 
     def _read_member_value(self, position: int) -> tuple[Any, int, str]:
-        """Read from after a key to after the sign that ends its value."""
+        """Read from the end of a key to after the separator that ends its value."""
         position = self.skip_space(position)
         sign = self.text[position : position + 1]
         if sign != ":":
@@ -203,12 +202,12 @@ class LenientReader(Scanner):
         return value, position, sign
 
     def _read_separator(self, position: int, closer: str) -> tuple[str, int]:
-        """Read the sign after a whole value: a comma, the closer, "" at the end of the text."""
+        """Read the separator after a complete value: a comma, the closer, "" at the end of the text."""
         text = self.text
         if self.unclosed:
             return "", position
         if closer == "}" and p.NEXT_PAIR(text, position):
-            if text[position - 2] == ",":  # "text,"<line break>: the comma went inside the quote
+            if text[position - 2] == ",":  # "text,"<line break>: the comma is inside the quote
                 raise TextRefused("lost_comma", position)
             self.record_repair("missing_comma")
             self._joined = True
@@ -229,7 +228,7 @@ class LenientReader(Scanner):
     # ------------------------------------------------------------- values
 
     def read_value(self, position: int) -> tuple[Any, int]:
-        """Read one value that begins at `position`; return it and where it ends."""
+        """Read the value at `position`; return it and its end."""
         text = self.text
         sign = text[position]
         if sign == "{":
@@ -247,7 +246,7 @@ class LenientReader(Scanner):
         return self._read_word(position)
 
     def _convert_number(self, token: str, position: int) -> int | float:
-        """Turn a JSON number into the value it means."""
+        """Return the value of a JSON number."""
         digits = token.lstrip("-")
         if digits.isdigit():
             if len(digits) > 308:  # noqa: PLR2004 - the limit of the strict parser
@@ -270,12 +269,12 @@ class LenientReader(Scanner):
         return self._convert_number(plain, position)
 
     def _read_word(self, position: int) -> tuple[bool | None, int]:
-        """Read true, false, null or Python's words for them; refuse every other word."""
+        """Read true, false, null or their Python forms; refuse every other word."""
         text = self.text
         found = p.WORD(text, position)
         if found is None:
             sign = text[position]
-            if text[position : position + 2] in ("-", "+"):  # nothing behind it
+            if text[position : position + 2] in ("-", "+"):  # nothing after it
                 raise TextRefused("cut_in_number", position)
             if sign in ",:}])":
                 raise TextRefused("lost_value", position)
@@ -294,13 +293,13 @@ class LenientReader(Scanner):
         )
 
     def _unquoted_reason(self, position: int, otherwise: str) -> str:
-        """Tell a string that lost its opening quote from anything else that has none."""
+        """Raise the refusal for a string that lost its opening quote, or for another bare text."""
         return "lost_quote" if p.QUOTE_AHEAD(self.text, position) else otherwise
 
     # ------------------------------------------------------------- keys and strings
 
     def _read_key(self, sign: str, position: int) -> tuple[str, int]:
-        """Read a key that begins at `position`."""
+        """Read the key at `position`."""
         if sign in p.CLOSING:
             return self.read_string(position, key=True)
         found = p.KEY_WORD(self.text, position)
@@ -317,7 +316,7 @@ class LenientReader(Scanner):
         return found[0], found.end()
 
     def _check_duplicate(self, first: Any, second: Any, position: int) -> None:
-        """Accept a repeated key only if its value repeats too (1 and 1.0 do not)."""
+        """Accept a repeated key only with an equal value (1 and 1.0 are not equal)."""
         if dump_compact(first, sort=True) != dump_compact(second, sort=True):
             raise TextRefused("duplicate_key", position)
         self.record_repair("equal_duplicate")

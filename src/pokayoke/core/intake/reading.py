@@ -1,4 +1,9 @@
-"""What intake says about a text: a graded reading, and the words for every repair and refusal."""
+"""The result of intake: a graded reading, with a name for every repair and refusal.
+
+In: names of repairs and refusals.
+Out: readings, calls, and the finding that returns a reading to the model.
+Never: rename a code: the trace and programs compare it.
+"""
 
 from __future__ import annotations
 
@@ -108,22 +113,22 @@ REFUSALS: dict[str, tuple[Grade, str]] = {
     "unexpected": ("lossy", "there is a sign that belongs to no value"),
     "unknown_envelope": ("lossy", "beside name and arguments the call has members that belong to neither"),
 }
-"""Name of every refusal -> its grade and what was seen."""
+"""Name of every refusal -> its grade and the problem."""
 
 CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items()}
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """How one argument text was read.
+    """The reading of one argument text.
 
     Attributes:
-        grade: `exact` and `lossless` are provably what was written; `edited` is one inserted sign away
+        grade: `exact` and `lossless` are proven to be the written value; `edited` needed one inserted character
             and fits the schema; `ambiguous` and `lossy` may never run.
         value: the arguments for the first three grades, else None.
-        readings: for an ambiguous text, the values it may mean (not always complete); else empty.
-        repairs: names of what was done, from `REPAIRS`, in the order it happened.
+        readings: for an ambiguous text, its possible values (not always complete); else empty.
+        repairs: names of the repairs, from `REPAIRS`, in order.
         reason: name of the refusal, from `REFUSALS`, or None.
-        position: offset in characters of the place the reason is about, or None.
+        position: offset in characters of the refused place, or None.
         canonical: compact dump with sorted keys, when the value is known.
     """
 
@@ -140,7 +145,7 @@ class ReadCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call found in a text.
 
     Attributes:
-        name: the tool name as written; "" where it could not be read.
+        name: the tool name as written; "" if unreadable.
         reading: its arguments.
         span: start and end offset of the call in the text, in characters.
     """
@@ -151,33 +156,33 @@ class ReadCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calls(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of one text, in order, and the text that stood around them."""
+    """The calls of one text, in order, and the text around them."""
 
     calls: tuple[ReadCall, ...] = ()
     rest: str = ""
 
 
 def refused_reading(reason: str, position: int | None = None, readings: tuple[Any, ...] = ()) -> Reading:
-    """Return the reading of a text that was refused for a reason of `REFUSALS`."""
+    """Return the reading of a refused text; `reason` is a name in `REFUSALS`."""
     return Reading(grade=REFUSALS[reason][0], reason=reason, position=position, readings=readings)
 
 
 def reading_finding(reading: Reading, *, effect: Effect, tool: str | None) -> Finding:
-    """Return the sentence that sends a reading back to the model.
+    """Return the finding that returns a reading to the model.
 
     Args:
         reading: a reading that may not run with this effect.
-        effect: what the tool does; only a read may run an `edited` reading.
-        tool: the tool name, for the sentence; None if it is not known.
+        effect: effect of the tool; only a read may run an `edited` reading.
+        tool: the tool name, for the hint; None if unknown.
 
     Raises:
-        UsageError: the reading may run, so there is nothing to send back.
+        UsageError: the reading may run.
     """
     if reading.grade in ("exact", "lossless") or (reading.grade == "edited" and effect == "read"):
         raise UsageError(f"a reading graded {reading.grade} may run for a tool with effect {effect}")
     reason = reading.reason or "edit_suggested"
     seen = REFUSALS[reason][1]
-    place = f" at character {reading.position}" if reading.position else ""  # at the beginning says nothing
+    place = f" at character {reading.position}" if reading.position else ""  # position 0 says nothing
     name = "the call" if tool is None else repr("".join(sign if sign.isprintable() else "?" for sign in tool[:80]))
     hint = f"The arguments {'of' if tool is None else 'for'} {name} were not used: {seen}{place}. "
     if reading.grade == "edited" and reading.canonical is not None and len(reading.canonical) <= _MOST_SUGGESTED:

@@ -1,4 +1,9 @@
-"""The lower half of the reader: strings, comments and what stands between the values."""
+"""The lower half of the reader: strings, comments and the spaces between values.
+
+In: a text and an offset.
+Out: a string, or the offset of the next token; repairs are recorded by name.
+Never: take more than linear time; skip a comment that may hold data.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from pokayoke.core.intake.tokens import TextRefused
 
 _NEAR = 200
 _LONGEST_COMMENT = 500
-"""In characters. Where many brackets stand before one comment, each of them takes a look at it."""
+"""In characters. Each of many brackets before one comment reads it again."""
 _OPERAND_STARTS = frozenset("0123456789.(-")
 
 
@@ -15,9 +20,9 @@ class Scanner:
     """Reads strings and skips spaces and comments.
 
     Attributes:
-        text: the text that is read.
+        text: the text.
         repairs: names of the repairs so far, in order.
-        comments: what the comments say that were skipped, in order.
+        comments: texts of the skipped comments, in order.
         dropped: offset of the first backslash that JSON or its readers drop and Python keeps, or None.
     """
 
@@ -31,11 +36,11 @@ class Scanner:
         self.dropped: int | None = None
 
     def record_repair(self, name: str) -> None:
-        """Remember a repair."""
+        """Record a repair."""
         self.repairs[name] = None
 
     def read_string(self, position: int, *, key: bool) -> tuple[str, int]:
-        """Read a string whose opening quote stands at `position`."""
+        """Read the string whose opening quote is at `position`."""
         text = self.text
         quote = p.CLOSING[text[position]]
         if quote != '"':
@@ -64,12 +69,12 @@ class Scanner:
             parts.append(piece)
 
     def _check_string(self, begin: int, end: int, *, key: bool) -> None:
-        """Refuse a string that shows a misplaced quote, a gap or an escape that was meant, although it closes."""
+        """Refuse a closed string with signs of a misplaced quote, a gap or an intended escape."""
         if "raw_control_character" in self.repairs:
             inside = self.text[begin + 1 : end]
             if p.SLIPPED_QUOTE(inside):
-                raise TextRefused("lost_quote", end)  # it slipped behind the end of its line
-            # An item of a list alone on its line, behind it a comma and another line as far in: two items.
+                raise TextRefused("lost_quote", end)  # the quote moved after the end of its line
+            # An item of a list alone on its line, then a comma and another line at the same indentation: two items.
             layout = self.text[self.text.rfind("\n", max(0, begin - _NEAR), begin) : begin]
             if layout.isspace() and len(layout) > 1 and f",{layout}" in inside:
                 raise TextRefused("lost_quote", begin)
@@ -80,7 +85,7 @@ class Scanner:
             if p.RESUMED_FENCE(inside):
                 raise TextRefused("cut_in_string", begin)
         if "extra_escape" in self.repairs and p.NEEDLESS_ESCAPE(inside := self.text[begin + 1 : end]):
-            # One of a pair of escaped quotes is of another kind, the quotes round a key are lost, or it is meant.
+            # One of two escaped quotes has another kind, the quotes around a key are lost, or it is intended.
             odd = "\\'" in inside and (key or inside.count('\\"') % 2)
             if odd or p.MEANT_ESCAPE(inside):
                 raise TextRefused("bad_escape", begin)
@@ -88,7 +93,7 @@ class Scanner:
     def _is_closing_quote(self, position: int, *, key: bool) -> bool:
         """Return whether the quote before `position` ends its string: only if a structural sign follows."""
         if key:
-            position = p.ANY_SPACE(self.text, position).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
+            position = p.ANY_SPACE(self.text, position).end()  # type: ignore[union-attr]  # always matches, perhaps the empty text
             return self.text[position : position + 1] in (":", "")
         return p.AFTER_VALUE(self.text, position) is not None or p.NEXT_PAIR(self.text, position) is not None
 
@@ -96,7 +101,7 @@ class Scanner:
         """Read a quoted phrase inside a string, or refuse a quote that does not close it."""
         found = None if key or quote != '"' else p.INNER_QUOTED(self.text, position)
         if found is None:
-            after = p.ANY_SPACE(self.text, position + 1).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
+            after = p.ANY_SPACE(self.text, position + 1).end()  # type: ignore[union-attr]  # always matches, perhaps the empty text
             raise TextRefused(
                 "lost_quote" if self.text[after : after + 1] == ":" else "missing_colon" if key else "inner_quote",
                 position,
@@ -105,7 +110,7 @@ class Scanner:
         return found[0], found.end()
 
     def _read_control(self, sign: str, position: int, *, key: bool) -> tuple[str, int]:
-        """Keep a raw line feed or tab of a value; a carriage return may be somebody else's line ending."""
+        """Keep a raw line feed or tab of a value; a carriage return may be added by another program."""
         if sign not in "\n\t":
             raise TextRefused("control_character" if sign < " " else "lost_quote", position)
         if key:
@@ -127,7 +132,7 @@ class Scanner:
             return p.ESCAPES[sign], position + 1
         if sign == "'" and quote == "'":
             return sign, position + 1
-        if sign in p.NEEDLESS_ESCAPES and quote != "'":  # there Python would keep the backslash
+        if sign in p.NEEDLESS_ESCAPES and quote != "'":  # Python would keep the backslash
             self.record_repair("extra_escape")
             return sign, position + 1
         found = p.PYTHON_ESCAPE(text, position) if quote == "'" else None
@@ -140,7 +145,7 @@ class Scanner:
         return chr(code), found.end()
 
     def _read_unicode_escape(self, position: int) -> tuple[str, int]:
-        """Read the four digits of an escape, and its other half if it is a surrogate."""
+        """Read the four digits of an escape, and its second half if it is a surrogate."""
         text = self.text
         found = p.HEX4(text, position)
         if found is None:
@@ -156,11 +161,11 @@ class Scanner:
     # ------------------------------------------------------------- between the values
 
     def skip_space(self, position: int) -> int:
-        """Skip spaces and comments; return where the next sign stands."""
+        """Skip spaces and comments; return the offset of the next token."""
         text = self.text
         while True:
-            plain = p.SPACE(text, position).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
-            position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]  # it matches anywhere, if only nothing
+            plain = p.SPACE(text, position).end()  # type: ignore[union-attr]  # always matches, perhaps the empty text
+            position = p.ANY_SPACE(text, plain).end()  # type: ignore[union-attr]  # always matches, perhaps the empty text
             if position > plain:
                 self.record_repair("odd_whitespace")
             if text.startswith(("/*", "//", "#"), position):
@@ -169,7 +174,7 @@ class Scanner:
                 return position
 
     def _skip_comment(self, position: int, *, block: bool) -> int:
-        """Skip a comment; refuse one that stands for a value or may have swallowed one, as a long one may."""
+        """Skip a comment; refuse one that replaces a value or may hold one, as a long one may."""
         text = self.text
         begin = position + (1 if text[position] == "#" else 2)
         last = begin + _LONGEST_COMMENT
@@ -187,7 +192,7 @@ class Scanner:
         if not comment or comment.isspace():
             return
         self.comments.append(comment)
-        if not block and p.BRACKET(comment):  # looked for first, as each bracket may begin another look at this line
+        if not block and p.BRACKET(comment):  # searched first, as each bracket may lead to this line again
             raise TextRefused("comment_holds_data", position)
         if p.OMISSION(comment):
             raise TextRefused("ellipsis", position)
@@ -198,10 +203,10 @@ class Scanner:
         divides = not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit()  # 5 // 2 is a division
         if divides or p.CONTINUED_VALUE(comment):
             raise TextRefused("expression", position)
-        if block and before in ("[", ",", ":") and p.LITERAL(comment):  # where a value would stand
+        if block and before in ("[", ",", ":") and p.LITERAL(comment):  # in the place of a value
             raise TextRefused("comment_holds_data", position)
         rival = p.CORRECTED_VALUE(comment)
-        if rival and p.LAST_SCALAR(said)[0] != rival[1]:  # type: ignore[index]  # it matches anywhere, if only nothing
+        if rival and p.LAST_SCALAR(said)[0] != rival[1]:  # type: ignore[index]  # always matches, perhaps the empty text
             raise TextRefused("comment_holds_data", position)
         if (
             p.OTHER_VALUE(comment)

@@ -1,4 +1,9 @@
-"""What the schema can prove about a text: that a bracket was only a slip, or that a member may be lost."""
+"""Evidence of the schema about a text: a bracket is surplus, or a member may be lost.
+
+In: a schema and a value that was read.
+Out: True or False.
+Never: claim a proof for a keyword that this module does not understand.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +39,14 @@ _COMBINING = _OPEN_KEYWORDS - {"not", "patternProperties", "unevaluatedPropertie
 def closer_is_surplus(schema: Schema, value: dict[str, Any]) -> bool:
     """Return whether a closing brace after this value can only be surplus.
 
-    If it were not, an opening brace would have been lost before it: the schema would have to allow an
-    object at a place along the last path where the value has none. What is not understood here
-    makes it False.
+    Otherwise an opening brace was lost before it, and the schema allows an object at a place of the last path
+    where the value has none. Keywords that this module does not understand make it False.
     """
     return schema.is_valid(value) and _has_every_object(schema.raw, value)
 
 
 def _has_every_object(schema: Any, value: dict[str, Any]) -> bool:
-    """Return whether an object can stand nowhere but where the value has one."""
+    """Return whether the schema allows objects only where the value has them."""
     node = _as_mapping(schema)
     if node.get("additionalProperties") is not False or _OPEN_KEYWORDS & node.keys():
         return False
@@ -55,7 +59,7 @@ def _has_every_object(schema: Any, value: dict[str, Any]) -> bool:
 
 
 def _may_be_object(schema: Any) -> bool:
-    """Return whether a schema may accept an object, going by its type alone."""
+    """Return whether a schema may accept an object, judging by its type alone."""
     types: Any = _as_mapping(schema).get("type")
     return not types or "object" in ([types] if isinstance(types, str) else types)
 
@@ -65,10 +69,10 @@ def _as_mapping(schema: Any) -> dict[str, Any]:
 
 
 def declared_properties(schema: Schema | dict[str, Any] | bool | None) -> dict[str, Any]:
-    """Return `properties` and `required` of the object a schema is about, wherever it declares them.
+    """Return `properties` and `required` of the object that a schema describes, at any level.
 
     Raises:
-        ContractError: the schema is not usable.
+        ContractError: the schema is unusable.
     """
     if isinstance(schema, dict) and not _COMBINING & schema.keys():
         needed: Any = schema.get("required")
@@ -88,15 +92,15 @@ def _collect_properties(facts: SchemaFacts) -> dict[str, Any]:
 
 
 def may_lack_member(raw: Any, value: dict[str, Any], uneven: Container[int]) -> bool:
-    """Return whether, by its schema, a member may be missing from one of some objects inside a value.
+    """Return whether a member may be missing from one of some objects inside a value, by the schema.
 
-    That is so if a declared property is absent, or if an inner object is free to hold anything. (A schema
-    that declares nothing at the top knows nothing: then the text alone counts.)
+    This holds if a declared property is absent, or if an inner object may hold any member. (A schema without
+    declarations at the top is no evidence: then only the text counts.)
 
     Args:
-        raw: the schema of `value`, as it was written.
-        value: where to look for the objects.
-        uneven: the objects, by identity.
+        raw: the schema of `value`, as written.
+        value: the value with the objects.
+        uneven: ids of the objects.
     """
     properties = _as_mapping(_as_mapping(raw).get("properties"))
     if id(value) in uneven and not properties.keys() <= value.keys():
@@ -117,7 +121,7 @@ def _may_lack_inside(schema: Any, value: Any, uneven: Container[int]) -> bool:
 
 
 def is_unquoted_text(schema: Schema, value: dict[str, Any]) -> bool:
-    """Return whether a true or false stands where the schema wants a string: a text without its quotes."""
+    """Return whether a boolean is in the place of a string: a text without its quotes."""
     return any(
         problem.keyword == "type"
         and "string" in problem.data.get("types", ())
@@ -127,7 +131,7 @@ def is_unquoted_text(schema: Schema, value: dict[str, Any]) -> bool:
 
 
 def _get_at(value: Any, pointer: str) -> Any:
-    """Return what a JSON pointer into the value points at."""
+    """Return the value at a JSON pointer."""
     for part in pointer.split("/")[1:]:
         step = part.replace("~1", "/").replace("~0", "~")
         value = cast(Any, value[int(step)] if isinstance(value, list) else value[step])

@@ -1,8 +1,9 @@
-"""The second stage: is the text exactly one inserted sign away from strict JSON that fits the schema?
+"""Suggests the one inserted character that makes a text strict JSON which fits the schema.
 
-A lost quote, brace, bracket, comma or colon leaves a text that no reader can take at its word, but often
-only one insertion makes it parse and fit. That is evidence, not proof: such a reading is graded `edited`
-and never runs where it could have an effect.
+In: a refused text and the schema.
+Out: a reading graded `edited` if exactly one insertion fits, else the refusal. A lost quote, brace, bracket, comma or
+colon often leaves only one such insertion: evidence, not proof.
+Never: grade such a reading as provable; it must not run with an effect.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ EDITABLE = frozenset(
         "unexpected",
     }
 )
-"""Refusals that one lost sign can cause. Never a cut, a duplicate, a reference or an expression."""
+"""Refusals that one lost character can cause: never a cut, a duplicate, a reference or an expression."""
 
 _BUDGET = 2_000_000
-"""Characters parsed at most over all attempts, so that the stage stays at some milliseconds."""
+"""Maximum characters parsed in all attempts, so that this takes only milliseconds."""
 
-# A sign can only parse where its neighbours allow it. A quote that would put white space at an end of its string
-# is not tried: nobody writes that, and every lost quote would have two readings. A closing bracket is tried before
-# white space and not within: there it means the same, and each place would look through all that is left of it.
+# A character can only parse where its neighbours allow it. A quote that would put white space at an end of its string
+# is not tried: models do not write that, and every lost quote would have two readings. A closing bracket is tried
+# only before white space: inside it means the same, and each place would search the rest of it.
 _INSERTION_POINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ('"', re.compile(r'(?<=[{\[:,])(?!\s)|(?<=\s)(?=[^\s{}\[\],:"])|(?<!\s)(?=\s*+[,:}\]])')),
     ("{", re.compile(r'(?<![^\s:,\[])(?=[\s"])')),
@@ -67,14 +68,14 @@ def suggest_edit(
     readings: tuple[Any, ...] = (),
     max_depth: int,
 ) -> Reading:
-    """Return the reading that is one inserted sign away if exactly one fits, else the refusal.
+    """Return the reading with one inserted character if exactly one fits, else the refusal.
 
     Args:
-        text: the whole text, nothing taken off.
-        refusal: why the first stage refused it.
-        schema: what the value must fit; without one nothing is suggested.
-        readings: what the first stage thinks the text may mean.
-        max_depth: deepest nesting.
+        text: the whole text, unchanged.
+        refusal: the refusal of the first stage.
+        schema: the schema of the value; without one nothing is suggested.
+        readings: possible values found by the first stage.
+        max_depth: maximum nesting.
     """
     fallback = refused_reading(refusal.reason, refusal.position, readings)
     if schema is None or refusal.reason not in EDITABLE:
@@ -86,7 +87,7 @@ def suggest_edit(
         if spent > _BUDGET:
             return fallback
         try:
-            orjson.loads(candidate)  # far cheaper than the strict parser for the many that fail
+            orjson.loads(candidate)  # far cheaper than the strict parser for the many failures
             value, dump = parse(candidate, max_depth=max_depth, sort=True)
         except (orjson.JSONDecodeError, StrictError):
             continue
@@ -96,7 +97,7 @@ def suggest_edit(
                 return refused_reading(refusal.reason, refusal.position, tuple(found.values()))
     declared = declared_properties(schema)["properties"].keys()
     for dump, value in found.items():
-        if declared and not value.keys() <= declared:  # what made up a name may have made up more
+        if declared and not value.keys() <= declared:  # an invented name makes other values doubtful
             return refused_reading(refusal.reason, refusal.position, (value,))
         return Reading(
             grade="edited",
@@ -110,13 +111,12 @@ def suggest_edit(
 
 
 def _iter_insertions(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the text with one sign inserted, at every place where it could make the text parse.
+    """Yield the text with one character inserted, at every place where it could make the text parse.
 
-    True beside it says that the sign may be there already: a quote misspelt beside the place, or another
-    sign that changed places with a quote. Then the string would hold a sign too many. True also where a
-    comma would make two numbers of what may be one.
+    The flag is True if the character may be there already: a wrong quote next to the place, or a character that was
+    swapped with a quote, so that the string would hold one too many. Also where a comma would split one number.
 
-    A sign after the place where the strict parser stops cannot help, so no later one is tried.
+    A character after the place where the strict parser stops cannot help, so no later place is tried.
     """
     last = len(text)
     try:
@@ -133,7 +133,7 @@ def _iter_insertions(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_moved(text: str, at: int, sign: str) -> bool:
-    """Return whether a sign stands next to the place already, only on the other side of a quote, or splits digits."""
+    """Return whether a character is already next to the place, across a quote, or splits digits."""
     before, behind = text[max(0, at - _NEAR) : at].rstrip()[-2:], text[at : at + _NEAR].lstrip()[:2]
     if sign == ",":
         return before == ',"' or (before[-1:].isdigit() and behind[:1].isdigit())
@@ -141,7 +141,7 @@ def _is_moved(text: str, at: int, sign: str) -> bool:
 
 
 def _is_stray(text: str, at: int) -> bool:
-    """Return whether a quote before `at` would stand beside another quote, or bracket off half of a pair."""
+    """Return whether a quote before `at` would be next to another quote, or separate half of a pair."""
     if not _QUOTES.isdisjoint(text[max(0, at - 1) : at + 1]) or text[at : at + 1] == "\\" or text[:at].endswith('\\"'):
         return True
     closes = text[at : at + 1] in _AFTER_STRING

@@ -1,7 +1,9 @@
-"""Arguments that were given one by one in tags: read where the schema says which of them are text.
+"""Reads arguments that were given one by one in tags.
 
-A tag does not say whether `5` is a number or a text. Where the type that the schema declares leaves no choice,
-the value is known; everywhere else the call stays refused.
+In: the text after a call's name, and the schema.
+Out: a reading. A tag does not say whether `5` is a number or a text; an
+unambiguous declared type decides.
+Never: choose between two possible types: then the call is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pokayoke.core.intake.schema_evidence import declared_properties
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import StrictError, parse
 
-# No value with a tag in it: it may be the end of the value, or part of it.
+# No value with a tag in it: the tag may be its end, or part of it.
 _PAIR = re.compile(
     r"\s*+(?:<arg_key>([\w.$-]{1,100})</arg_key>\s*+<arg_value>([^<]*+)</arg_value>"
     r"|<parameter=([\w.$-]{1,100})>([^<]*+)</parameter>"
@@ -23,24 +25,24 @@ _PAIR = re.compile(
 _REST = re.compile(r"\s*+").match
 _HTML_ESCAPE = re.compile(r"&(?:\w{2,8}|#\w{1,8});").search
 _NULLS = frozenset({"", "null", "none", "nil", "undefined"})
-"""How null is written, or left out."""
+"""Spellings of null, or of an absent value."""
 _PLAIN_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object"})
 
 
 def read_tagged_arguments(
     text: str, position: int, schema: SchemaLike | None, *, max_depth: int
 ) -> tuple[Reading | None, int] | None:
-    """Read arguments in tags of their own.
+    """Read arguments that are in one tag each.
 
     Args:
         text: the text of the message.
-        position: where the first tag may stand.
+        position: offset of the first possible tag.
         schema: the input schema of the tool.
-        max_depth: deepest nesting of a value.
+        max_depth: maximum nesting of a value.
 
     Returns:
-        The reading, None if a value is in doubt, and where the last tag ends whose value holds no other; or None if
-        there are no such tags.
+        The reading, None if a value is doubtful, and the end of the last tag whose value holds no other tag; or None
+        without such tags.
     """
     value: dict[str, Any] = {}
     begin, sure = position, True
@@ -66,7 +68,7 @@ def read_tagged_arguments(
 
 
 def _declared_types(schema: Any) -> frozenset[str]:
-    """Return the types a subschema declares, in a union those of all branches; none if it leaves them open."""
+    """Return the types a subschema declares (all branches of a union); empty if it declares none."""
     node = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
     named: Any = node.get("type")
     if named is not None:
@@ -79,14 +81,16 @@ def _parse_by_type(written: str, kinds: frozenset[str], max_depth: int, *, frame
     """Return the value of a text, by its declared types.
 
     Raises:
-        StrictError: it is no JSON, although it has to be.
-        ValueError: the types, an escape, or a line break at an end leave a choice.
+        StrictError: the text is not JSON, although its type requires it.
+        ValueError: the types, an escape, or a line break at an end are ambiguous.
     """
     if "string" not in kinds:
         if not kinds or not kinds <= _PLAIN_TYPES:
             raise ValueError("it may be text")
         return parse(written, max_depth=max_depth, sort=True, equal_duplicates=False)[0]
-    if framed and len(written) > 1 and written[0] == written[-1] == "\n":  # this format puts every value on lines
+    if (
+        framed and len(written) > 1 and written[0] == written[-1] == "\n"
+    ):  # this format writes every value on separate lines
         written = written[1:-1]
     others = kinds - {"string"}
     if others and (others != frozenset({"null"}) or written.strip().lower() in _NULLS):

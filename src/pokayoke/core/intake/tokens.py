@@ -1,4 +1,9 @@
-"""The tokens of the reader: every pattern is linear (possessive where it repeats)."""
+"""Patterns of the reader's tokens.
+
+In: a text.
+Out: matches.
+Never: take more than linear time; repetitions are possessive.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from pokayoke.core.intake.reading import REFUSALS
 
 _ODD_SPACES = "\x0b\x0c\x85\u00a0\u1680\u180e\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
 NAME = r"[A-Za-z_][\w.-]{0,127}"
-"""How a tool's name is written in a call."""
+"""A tool's name in a call."""
 _PLAIN = r'[^"\\\x00-\x1f]*+'
 _PLAIN_SINGLE = r"[^'\\\x00-\x1f]*+"
 _SCALAR = (
@@ -21,9 +26,9 @@ _SCALAR = (
 PAIR = re.compile(
     rf"[ \t\n\r]*+(?:\"({_PLAIN})\"|'({_PLAIN_SINGLE})')[ \t\n\r]*+:[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,}}])"
 ).match
-"""A whole member whose value is a scalar, and the sign after it: strict JSON, or in Python's spelling."""
+"""A complete member with a scalar value, and the separator after it: strict JSON or Python syntax."""
 ITEM = re.compile(rf"[ \t\n\r]*+{_SCALAR}[ \t\n\r]*+([,\]])").match
-"""A whole item that is a scalar, and the sign after it."""
+"""A complete scalar item, and the separator after it."""
 
 SPACE = re.compile(r"[ \t\n\r]*+").match
 ANY_SPACE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+").match
@@ -39,21 +44,21 @@ CHUNK = {
     "”": re.compile(r'[^”“"\\\x00-\x1f]*+').match,
     "’": re.compile(r"[^’‘'\\\x00-\x1f]*+").match,
 }
-"""Closing quote -> the run of plain characters before the next sign that matters."""
+"""Closing quote -> pattern of the plain characters before the next special one."""
 CLOSING = {'"': '"', "'": "'", "“": "”", "‘": "’"}
 
 NEXT_PAIR = re.compile(rf'[ \t\r]*+\n[ \t\n\r]*+"{_PLAIN}"[ \t\n\r]*+:').match
 AFTER_VALUE = re.compile(rf"[ \t\n\r{_ODD_SPACES}]*+(?:[,}}\])#]|\Z|//|/\*)").match
 FIRST_LINE = re.compile(r"[ \t\r]*+\n([ \t]*+)").match
 QUOTE_AHEAD = re.compile(r'[^"{}\[\],:\n]*+"').match
-"""What is left of a string that lost its opening quote."""
+"""The rest of a string that lost its opening quote."""
 INNER_QUOTED = re.compile(rf'(?<=\w[ (])"(?=[^\s,:{{}}\[\]"])({_PLAIN})(?<=[^\s,:{{}}\[\]])"(?=[.!?;)]? \w)').match
-"""A quoted phrase in the middle of a string: words on both sides, no structural sign next to a quote."""
+"""A quoted phrase inside a string: words on both sides, no structural character next to a quote."""
 
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 NEEDLESS_ESCAPES = frozenset("'_$")
 PYTHON_KEEPS = frozenset("/_$")
-"""Signs before which Python keeps a backslash."""
+"""Characters before which Python keeps a backslash."""
 HEX4 = re.compile(r"[0-9A-Fa-f]{4}").match
 CUT_HEX = re.compile(r"[0-9A-Fa-f]{0,3}\Z").match
 CUT_LOW = re.compile(r"(?:\\(?:u[0-9A-Fa-f]{0,3})?)?\Z").match
@@ -78,7 +83,7 @@ OMISSION = re.compile(
     r"|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
     re.IGNORECASE,
 ).search
-"""A comment that stands for something left out."""
+"""A comment that marks an omission."""
 PLACEHOLDER = re.compile(
     r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in"
     r"|to be (?:filled|determined|replaced)|example (?:value|only)|guess(?:ed)?|made[- ]up|not sure|ask (?:the )?user"
@@ -86,13 +91,13 @@ PLACEHOLDER = re.compile(
     r"|not (?:yet|final))\b|\A\W*(?:this is |an? )?(?:example|sample|wrong|incorrect)\b|占位|待定|待填|替换",
     re.IGNORECASE,
 ).search
-"""A comment that says that the value beside it is none."""
+"""A comment which says that the value next to it is not real."""
 OTHER_VALUE = re.compile(
     r"\A\W*+(?:(?:or|alternatively|oder|ou|o|或者?|wait|oops|actually|correction|no(?=[,!]))\b"
     r"|(?:should|must|needs to) (?:be|have been|say|read) (?:[\"'`\d-]|(?-i:[A-Z]))|should have been\b)",
     re.IGNORECASE,
 ).match
-"""A comment that offers another value, or takes back the one beside it."""
+"""A comment that offers another value, or takes back the one next to it."""
 CORRECTED_VALUE = re.compile(
     r"(?:\b(?:use|really|wants?|corrected:|also|plus|(?:should|must|needs? to|ought to) be|it is|it['’]s"
     r"|(?:changed?|corrected|set|updated?|replaced?|fix(?:ed)?)(?: it)? (?:to|with|by))"
@@ -101,48 +106,48 @@ CORRECTED_VALUE = re.compile(
     r"|please)\b\W*+)?\Z",
     re.IGNORECASE,
 ).search
-"""A comment that ends with the value that is meant."""
+"""A comment that ends with the intended value."""
 CONTINUED_VALUE = re.compile(
     r"\A\s*+(?:[+%]\s*+[\w\"']|(?:[*x×]|times)\s*+[0-9]|\.\w++\()"
     r"|\A\W*+(?:dozens?|hundreds?|thousands?|millions?|billions?)\W*+\Z|\bin (?:dozens|hundreds|thousands|millions"
     r"|billions)\b",
     re.IGNORECASE,
 ).search
-"""A comment that goes on with the value: an operation, or what the number is to be multiplied by."""
+"""A comment that continues the value: an operation, or a factor."""
 LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
-"""What stands right before a comment, without the comma."""
+"""The text directly before a comment, without the comma."""
 BRACKET = re.compile(r"[{}\[\]]").search
 SWALLOWED_MEMBER = re.compile(
     r"[\"'`]\s*:|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
-"""A line comment that may have swallowed a member, as one with a bracket may: a key, a last comma or quote, an
-indentation, a value alone."""
+"""A line comment that may hold a lost member, as one with a bracket may: a key, a last comma or quote, an indentation,
+a value alone."""
 SLIPPED_QUOTE = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
-"""A string whose quote stood before a line end, or before the sign and the indentation around one."""
+"""A string whose quote was before a line end, or before the character and the indentation around one."""
 ELISION_LINE = re.compile(
     r"\n[ \t]*+(?:(?://|#|/\*)[ \t]*+)?"
     r"(?:\.{3}|…|[\[(<][^\n\])>]{0,40}(?:\.{3}|…|truncated|omitted)[^\n\])>]{0,40}[\])>])"
     r"[ \t]*+(?:\*/)?[ \t]*+\n",
     re.IGNORECASE,
 ).search
-"""A line of a string that stands for other lines."""
+"""A line of a string that replaces other lines."""
 RESUMED_FENCE = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
-"""A string in which a fence ends and the next one begins: the message was cut there and went on."""
+"""A string in which a fence ends and the next one begins: the message was cut there and continued."""
 NEEDLESS_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\['_$]").search
 MEANT_ESCAPE = re.compile(r"\\\\|\\\$|[:/^|\[]\\_|'\\'|\\''").search
-"""A string in which a needless backslash may be meant: beside a real one, before a dollar sign, in a path, beside a
-quote that has none (a shell's `'it'\\''s'`)."""
+"""A string in which a needless backslash may be intended: next to a real one, before a dollar sign, in a path, next to
+a quote without one (a shell's `'it'\\''s'`)."""
 SWALLOWED_BLOCK = re.compile(r"[\"'`]\s*:|,\s*\Z").search
-"""A comment between two members that may have swallowed one."""
+"""A comment between two members that may hold a lost one."""
 LITERAL = re.compile(r"\s*+(?:\"[^\"]*+\"|'[^']*+'|-?[0-9.]++|true|false|null|[\[{].*[\]}])\s*+", re.DOTALL).fullmatch
 STRAY_BREAK = re.compile(r"\n[,:;]|(?<![=\s])=\n").search
-"""A line of a string that begins with a sign no line begins with, or ends with the one that mail breaks lines at."""
+"""A line of a string that begins with an unusual character, or ends with the line-break mark of e-mail."""
 TWO_KEYS = re.compile(r"[^:]*+:[^,]*+,").match
-"""A key that lost the quotes around the value within it."""
+"""A key that lost the quotes around the value inside it."""
 
 
 class TextRefused(Exception):  # noqa: N818 - the reader's only way out, never seen outside intake
-    """The text cannot be read on; the reason is a name of `REFUSALS`."""
+    """Raised where a text cannot be read further; the reason is a name in `REFUSALS`."""
 
     def __init__(self, reason: str, position: int) -> None:
         """Keep the reason and the offset."""

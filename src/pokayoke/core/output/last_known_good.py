@@ -1,8 +1,9 @@
-"""The last answer that was fully valid, for when the next one is not: marked, aged, and bounded.
+"""Keeps the last fully valid outputs, to replace a later invalid one: marked, aged and bounded.
 
-What enters and leaves is compact JSON bytes, so nobody can change what is kept. Time is handed in.
-Only the caller knows whether an answer may be kept (`keeps_last_good` says when); where threads share a cache, it
-hands in the lock.
+In: valid read outputs as compact JSON, their identity, and the time.
+Out: an output with its age, marked as degraded.
+Never: return another tenant's output, one that is too old, or an object that a caller can change. The caller decides
+with `keeps_last_good` whether an output may be kept, and passes a lock where threads share the cache.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class _CachedOutput(msgspec.Struct, frozen=True, gc=False):
 class LastKnownGood:
     """A small cache of valid read outputs by tenant, `tool@version` and arguments.
 
-    The entry that was stored longest ago goes first when it is full. What is older than asked for is
-    never returned; what comes back is decoded anew each time.
+    A full cache drops the oldest entry. An output older than requested is never returned; each result is decoded
+    anew.
 
     Args:
-        entries: most answers kept.
-        max_bytes: most bytes kept in all.
-        lock: held while something is kept or looked up; None if only one thread does so.
+        entries: maximum number of outputs.
+        max_bytes: maximum bytes in all.
+        lock: held during each access; None if only one thread uses the cache.
     """
 
     __slots__ = ("_bytes", "_entries", "_kept", "_lock", "_max_bytes")
@@ -44,19 +45,21 @@ class LastKnownGood:
         self._entries = entries
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[Key, _CachedOutput] = OrderedDict()  # a dict takes ever longer to find its first key
+        self._kept: OrderedDict[Key, _CachedOutput] = (
+            OrderedDict()
+        )  # a dict takes longer and longer to find its first key
 
     def __len__(self) -> int:
-        """Number of answers kept."""
+        """Number of kept outputs."""
         return len(self._kept)
 
     def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
-        """Keep an answer; the caller has checked `keeps_last_good`.
+        """Keep an output; the caller has checked `keeps_last_good`.
 
         Args:
-            tenant: whose it is; no other tenant ever sees it.
-            contract_id: `tool@version` that gave it.
-            args_hash: hash of the arguments it answers.
+            tenant: its owner; no other tenant sees it.
+            contract_id: `tool@version` that returned it.
+            args_hash: hash of the arguments of the call.
             data: the value as compact JSON.
             now: the time, in seconds.
         """
@@ -74,9 +77,9 @@ class LastKnownGood:
     def get(
         self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
     ) -> tuple[float, Any]:
-        """Return (age in seconds, value); (0.0, None) if nothing young enough is kept.
+        """Return (age in seconds, value); (0.0, None) if no output is young enough.
 
-        A `max_age` of 0 switches it off. An answer from the future (the clock went back) is too old.
+        A `max_age` of 0 disables the cache. An output from the future (the clock went back) is too old.
         """
         with self._lock:
             kept = self._kept.get((tenant or "", contract_id, args_hash))
@@ -89,10 +92,10 @@ class LastKnownGood:
 
 
 def keeps_last_good(contract: Contract) -> bool:
-    """Return whether a tool's fully valid data may stand in for a later answer.
+    """Return whether a tool's fully valid output may replace a later one.
 
-    Only a read's, never of a tool marked secret, never what nothing was promised about. The caller sees to
-    it that no block is missing in what is kept.
+    Only the output of a read with an output contract, never of a secret tool. The caller makes sure that no block
+    is missing in the kept output.
     """
     return contract.effect == "read" and not contract.secret and not contract.unchecked
 
@@ -109,15 +112,15 @@ def last_good_owner(tenant: str | None, user: str, run_id: str) -> str:
 
 
 def degraded_value(value: Any, age: float | None, message: str) -> dict[str, Any]:
-    """Mark a value that stands in for the real one as `_degraded`, with its age and why.
+    """Mark a replacement value as `_degraded`, with its age and the reason.
 
-    An object gets the marks beside its own fields; anything else, or an object that has such a
-    field already, is wrapped as `value`.
+    An object gets the marks next to its own fields; any other value, or an object that already has such a
+    field, is wrapped as `value`.
 
     Args:
-        value: the last valid value, or None if there is none.
-        age: how old it is in seconds, or None if there is none.
-        message: what happened to the real answer, without a word of it: a model may read this.
+        value: the last valid value, or None.
+        age: its age in seconds, or None.
+        message: the problem of the real output, without quoting it: a model may read this.
     """
     marks = {
         "_degraded": True,
