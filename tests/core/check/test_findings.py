@@ -31,8 +31,6 @@ ORDER = {
     "required": ["user"],
     "additionalProperties": False,
 }
-
-
 SCHEMA = compile_schema(ORDER)
 
 
@@ -190,19 +188,13 @@ def variants(*kinds):
 
 
 LOW, HIGH = {"type": "integer", "maximum": 10}, {"type": "integer", "minimum": 100}
-
-
 OPERATION = variants(("a", LOW), ("b", HIGH), ("c", {"type": "string"}))
-
-
 PROVINCE = {
     "properties": {"country": {"enum": ["CA", "US"]}},
     "if": {"properties": {"country": {"const": "CA"}}},
     "then": {"properties": {"p": {"enum": ["ON", "QC"]}}},
     "else": {"properties": {"p": {"enum": ["TX", "NY"]}}},
 }
-
-
 PAID = {
     "properties": {"by": {"enum": ["card", "transfer"]}},
     "if": {"properties": {"by": {"const": "card"}}},
@@ -210,8 +202,6 @@ PAID = {
     "else": {"properties": {"iban": {"type": "string"}, "bic": {"type": "string"}}},
     "unevaluatedProperties": False,
 }
-
-
 PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "minItems": 2, "items": False}
 
 

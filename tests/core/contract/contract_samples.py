@@ -15,7 +15,6 @@ ORDER = {
     "required": ["user", "key"],
     "additionalProperties": False,
 }
-
 TOTAL = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
 
 

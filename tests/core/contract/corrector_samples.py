@@ -4,7 +4,6 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.correct.correct import correct_arguments
 
 WRITE = ("equivalent", "declared")
-
 ORDER = {
     "type": "object",
     "properties": {

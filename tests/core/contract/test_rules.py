@@ -13,8 +13,6 @@ from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.errors import ContractError
 
 ROW = {"type": "object", "properties": {"price": {"type": "number"}}}
-
-
 ROWS = {
     "type": "object",
     "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}},

@@ -3,7 +3,6 @@
 from pokayoke.core.contract.contract import Contract
 
 WRITE = ("equivalent", "declared")
-
 READ = (*WRITE, "likely")
 
 
@@ -20,13 +19,9 @@ def one(node, *, required=True, **fields):
 
 
 INTEGER, NUMBER, STRING, BOOLEAN = ({"type": name} for name in ("integer", "number", "string", "boolean"))
-
 NUMBERS, STRINGS = {"type": "array", "items": NUMBER}, {"type": "array", "items": STRING}
-
 ITEM = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"], "additionalProperties": False}
-
 DATE, MOMENT, EMAIL = ({"type": "string", "format": name} for name in ("date", "date-time", "email"))
-
 FIELDS = {
     "type": "object",
     "properties": {

@@ -30,8 +30,6 @@ VARIANTS = [
     {"properties": {"k": {"const": number}, "v": INTEGER}, "required": ["k", "v"], "additionalProperties": False}
     for number in range(60)
 ]
-
-
 WIDE = {
     "properties": {f"field_{sign}name": INTEGER for sign in "abcdefghijklmnopqrstuvwxyz"},
     "additionalProperties": False,
@@ -310,28 +308,20 @@ SCHEMA = {
     "required": ["count"],
     "additionalProperties": False,
 }  # fmt: skip
-
-
 LAWFUL = contract(
     SCHEMA, correctors={"count": "counter_suffix", "price": "unit:kg", "unit": {"aliases": {"kilo": "kg"}}}
 )
-
-
 SCALARS = st.sampled_from(
     ["2", "2件", "2.0", "true", "KG", "kilo", "a", "a, b", "[1]", '{"n": "1"}', "2026/01/02", "5 g", "<x_id>",
      "null", " "]
 )  # fmt: skip
 SCALARS |= st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS |= st.text(max_size=8)
-
-
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["n", "N", "m"]), inner, max_size=2),
     max_leaves=6,
 )
-
-
 NAMES = st.sampled_from([*SCHEMA["properties"], "Count", "userName", "pirce", "arguments", "extra"])
 
 

@@ -8,13 +8,11 @@ CLOSED = {
     "required": ["name"],
     "additionalProperties": False,
 }
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
     max_leaves=6,
 )
-
 SCHEMAS = st.recursive(
     st.booleans()
     | st.builds(lambda kind: {"type": kind}, st.sampled_from(["integer", "string", "object", "array", "null"]))
