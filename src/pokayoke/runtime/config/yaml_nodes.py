@@ -60,18 +60,20 @@ class _StrictComposer(Composer):
     values = 0
 
     def get_single_node(self) -> Any:
-        if not self.check_node():
+        composer: Any = self  # ruamel's own annotations are incomplete
+        if not composer.check_node():
             return None
-        start = self.parser.peek_event()
+        start = composer.parser.peek_event()
         if start.version is not None and tuple(start.version) != (1, 2):
             raise _refusal(start, "only YAML 1.2 is read. Remove the %YAML line")
-        root = self.get_node()
-        if self.check_node():
-            raise _refusal(self.parser.peek_event(), "a second document begins. One file holds one")
+        root = composer.get_node()
+        if composer.check_node():
+            raise _refusal(composer.parser.peek_event(), "a second document begins. One file holds one")
         return root
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.parser.peek_event()
+        composer: Any = self
+        event = composer.parser.peek_event()
         if isinstance(event, AliasEvent):
             raise _refusal(event, "aliases (*name) are not supported. Write the value out")
         if event.anchor is not None:
@@ -81,13 +83,14 @@ class _StrictComposer(Composer):
         is_key = parent is not None and index is None
         if is_key and not isinstance(event, ScalarEvent):
             raise _refusal(event, "a key must be a plain text, not a mapping or a list")
-        if self.depth >= MAX_DEPTH and not isinstance(event, ScalarEvent):
+        if composer.depth >= MAX_DEPTH and not isinstance(event, ScalarEvent):
             raise _refusal(event, f"nested deeper than {MAX_DEPTH} levels")
         if not is_key:
             self.values += 1
             if self.values > MAX_VALUES:
                 raise _refusal(event, f"more than {MAX_VALUES:,} values. Split the file; contracts may be JSON too")
-        return super().compose_node(parent, index)
+        inherited: Any = super()
+        return inherited.compose_node(parent, index)
 
 
 def _read_node(node: Any, path: ValuePath, place: Any, lines: dict[ValuePath, int]) -> Any:

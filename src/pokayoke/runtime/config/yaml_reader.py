@@ -63,7 +63,8 @@ def read_document(text: str | bytes, *, name: str = "configuration") -> Document
     content = _decode_text(text, name)
     try:
         found = read_values(content)
-    except ComposerError as refusal:
+    except ComposerError as error:
+        refusal: Any = error
         raise DocumentError(f"{name}:{refusal.problem_mark.line + 1}: {refusal.problem}.") from None
     except YAMLError as error:
         raise _parse_error(error, name) from None
