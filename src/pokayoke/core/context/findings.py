@@ -10,17 +10,17 @@ from __future__ import annotations
 from pokayoke.core.call import Finding
 
 CODES: dict[str, str] = {
-    "context_overflow": "the part of the history that has to stay does not fit the window",
-    "orphan_result": "a tool result without a call that it could belong to was left out of the history",
+    "context_overflow": "the part of the history that must stay does not fit the window",
+    "orphan_result": "a tool result without a call was left out of the history",
     "duplicate_result": "a call had two results; the later one was kept",
     "displaced_result": "a tool result did not follow its call and was moved there",
-    "unanswered_call": "a tool call had no result; one that says so was put in",
-    "unusable_call": "a tool call had an id or a name that a provider refuses and was given another; or it was none",
-    "system_in_between": "Anthropic takes no system message between the others; it was made part of the user's turn",
-    "system_left_out": "a system message between the others did not fit the window any more; a note quotes it",
-    "user_left_out": "what the user asked last did not fit the window any more; at most a note quotes it",
-    "empty_message": "a message, or a part of one, that says nothing was left out because a provider refuses it",
-    "summariser_failed": "the summariser failed or wrote too much; the built-in one stood in",
+    "unanswered_call": "a tool call had no result; a result that says so was added",
+    "unusable_call": "a tool call had an id or a name that a provider refuses, and got another; or it was not a call",
+    "system_in_between": "Anthropic accepts no system message between the others; it became part of a user message",
+    "system_left_out": "a system message between the others no longer fits the window; a note quotes it",
+    "user_left_out": "the user's latest words no longer fit the window; at most a note quotes them",
+    "empty_message": "an empty message, or an empty part of one, was left out because a provider refuses it",
+    "summariser_failed": "the summariser failed or wrote too much; the built-in one replaced it",
 }
 
 

@@ -22,9 +22,9 @@ from pokayoke.core.output.invariants import resolve_pointer
 from pokayoke.core.text.clip import clip, clip_at_word
 
 CODES: dict[str, str] = {
-    "error_in_success": "the answer says success on the outside and carries an error inside",
-    "unlike_schema": "the answer holds none of the fields that its schema names, but others",
-    "envelope_broken": "the answer is not wrapped as its contract declares",
+    "error_in_success": "the output reports success and holds an error",
+    "unlike_schema": "the output holds other fields, and none that its schema names",
+    "envelope_broken": "the output is not wrapped as its contract declares",
 }
 
 _SUCCESS_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")

@@ -21,8 +21,8 @@ from pokayoke.core.schema.formats import format_check
 from pokayoke.core.text.clip import clip_at_word
 
 CODES: dict[str, str] = {
-    "invariant_failed": "the output breaks a rule of its contract that a schema cannot say",
-    "invariant_raised": "a rule of the contract could not be evaluated, so the output counts as invalid",
+    "invariant_failed": "the output violates an invariant of its contract",
+    "invariant_raised": "an invariant of the contract could not be evaluated, so the output counts as invalid",
 }
 
 Rule = Callable[[Any, dict[str, Any]], Any] | DeclaredInvariant

@@ -36,11 +36,11 @@ from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.text.clip import clip_at_word
 
 CODES: dict[str, str] = {
-    "html_instead_of_data": "an HTML page stands where data was expected",
-    "not_text": "the contract promises text and the tool returned something else",
-    "no_data": "the contract promises data and the tool returned none, or several pieces",
+    "html_instead_of_data": "the output is an HTML page instead of data",
+    "not_text": "the contract requires text, and the tool returned something else",
+    "no_data": "the contract requires data, and the tool returned none, or several pieces",
     "extract_failed": "the contract's extract function could not read the text",
-    "body_unread": "the body of the response was not read by the tool, so there is nothing to check",
+    "body_unread": "the tool did not read the body of the response, so there is nothing to check",
 }
 
 MAX_DEPTH = 200

@@ -19,9 +19,9 @@ from pokayoke.core.output.html_pages import is_page
 from pokayoke.core.text.regex import compile_pattern
 
 CODES: dict[str, str] = {
-    "missing_content_type": "a wire response does not say what it is",
-    "wrong_content_type": "a wire response says that it is something else than the contract expects",
-    "http_error": "a wire response has a status that is no success",
+    "missing_content_type": "a response declares no content type",
+    "wrong_content_type": "a response declares another content type than the contract expects",
+    "http_error": "a response has a status other than success",
     "bad_encoding": "the bytes of a text are not valid in its character set",
 }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pokayoke.core.versions.lock import ContractLock, ToolLock
 
 CODES: dict[str, str] = {
-    "version_withdrawn": "the run began with a version of the tool that is not in force any more",
+    "version_withdrawn": "the run began with a version of the tool that is no longer in force",
 }
 
 NOT_OFFERED: Final = ""
