@@ -1,4 +1,4 @@
-"""PLUG IN: one file per framework, none imported unasked.
+"""PLUG IN: one folder per framework; none is imported unless the user asks for it.
 
-Every adapter exports `calls(reply, run)` and `message(outcome)`.
+Every adapter exports `calls(reply, run)` and `message(outcome)`; that of a framework also `contracts(tools, ...)`.
 """

@@ -36,7 +36,7 @@ class Visit(threading.Thread):
 def waits(turnstile, count):
     """Whether so many calls stand at the turnstile; those that are not inside wait."""
     for _ in range(LONG * 100):
-        if len(turnstile._passing) == count:
+        if len(turnstile._open) == count:
             return True
         threading.Event().wait(0.01)
     return False
@@ -63,7 +63,7 @@ def test_a_write_goes_alone(first, second):
     one.end()
     assert two.inside.wait(LONG)
     two.end()
-    assert turnstile._passing == []
+    assert turnstile._open == []
 
 
 def test_a_read_does_not_overtake_a_write_that_waits():
@@ -122,9 +122,9 @@ def test_a_call_that_raises_lets_the_next_one_go():
     turnstile = CallOrdering()
     with pytest.raises(ValueError, match="broken"), turnstile.call_slot(reads=False):
         raise ValueError("broken")
-    assert turnstile._passing == []
+    assert turnstile._open == []
     with turnstile.call_slot(reads=False):
-        assert len(turnstile._passing) == 1
+        assert len(turnstile._open) == 1
 
 
 async def test_those_who_await_keep_the_same_order():
@@ -163,7 +163,7 @@ async def test_what_many_calls_wait_for_does_not_multiply(monkeypatch):
 
     async with asyncio.timeout(LONG):
         await asyncio.gather(*map(visit, range(200)))
-    assert (len(waited), turnstile._passing) == (199, [])
+    assert (len(waited), turnstile._open) == (199, [])
 
 
 async def test_a_write_that_gave_up_opens_no_way_past_those_it_waited_for():
@@ -212,7 +212,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_holds_nobody_up():
                 await waiting
             assert ran == []
         await behind
-    assert (ran, turnstile._passing) == (["behind"], [])
+    assert (ran, turnstile._open) == (["behind"], [])
 
 
 async def test_threads_and_tasks_wait_for_each_other():
@@ -250,6 +250,6 @@ async def test_a_blocking_call_never_waits_for_its_own_loop():
     await inside.wait()
     with pytest.raises(UsageError, match="asynchronous form"), turnstile.call_slot(reads=True):
         pytest.fail("it must not get inside")
-    assert len(turnstile._passing) == 1
+    assert len(turnstile._open) == 1
     leave.set()
     await task

@@ -1,8 +1,10 @@
-"""In a framework that starts the calls of one message side by side, reads go together and a write goes alone.
+"""The order of calls in a framework that starts the calls of one message side by side.
 
-As in a batch of our own: a write waits for what began before it, so that it is never built on a read that turns
-out invalid, and two equal writes are one effect and one replay. Only calls that have begun are waited for, so a
-call that the framework never makes holds nobody up.
+In: calls that begin and end. Out: reads that run together, and writes that run alone. Never: a call that waits for a
+call that has not begun.
+
+A write waits for every call that began before it, as in a batch of our own: it must not build on a read that turns out
+invalid, and of two equal writes the second has to find the first. A call that the framework never makes delays nothing.
 """
 
 from __future__ import annotations
@@ -20,67 +22,71 @@ _orderings_var: ContextVar[tuple[CallOrdering, ...]] = ContextVar("pokayoke_turn
 
 
 def is_inside_call() -> bool:
-    """Return whether this code is part of a guarded call, such as that of a tool that asks another agent."""
+    """Return whether this code runs inside a guarded call, such as one of a tool that asks another agent."""
     return bool(_orderings_var.get())
 
 
 class CallOrdering:
-    """Lets calls of one run pass. Thread-safe, for threads and event loops alike."""
+    """The order of the calls of one run. Thread-safe, for threads and event loops alike."""
 
     def __init__(self) -> None:
         """Begin empty."""
         self._lock = threading.Lock()
-        self._passing: list[CallSlot] = []
+        self._open: list[CallSlot] = []
 
     def call_slot(self, reads: bool) -> CallSlot:
-        """Return the passage of one call: a context manager, synchronous and asynchronous."""
+        """Return the slot of one call: a context manager, synchronous and asynchronous."""
         return CallSlot(self, reads)
 
-    def begin_call(self, passage: CallSlot) -> list[CallSlot]:
-        """Let a call begin; returns the calls it has to wait for."""
+    def begin_call(self, slot: CallSlot) -> list[CallSlot]:
+        """Register a call that begins; returns the calls that it has to wait for."""
         with self._lock:
-            passing = self._passing
-            ahead = [one for one in passing if not (one.reads and passage.reads)] if passing else []
-            passing.append(passage)
+            open_slots = self._open
+            ahead = [one for one in open_slots if not (one.reads and slot.reads)] if open_slots else []
+            open_slots.append(slot)
             return ahead
 
     def latest_waiter(self, ahead: list[CallSlot]) -> Future[None] | None:
-        """Return what ends with the latest of some calls, without those that are over; None if all are.
+        """Return a future that ends with the latest of some calls, after dropping those that are over; else None.
 
-        One at a time: a write among them waits for those before it by itself, so most are over with it.
+        One call at a time is enough: a write among them waits for the calls before it itself.
         """
         with self._lock:
             while ahead and ahead[-1].over:
                 ahead.pop()
             return ahead[-1].add_waiter() if ahead else None
 
-    def end_call(self, passage: CallSlot) -> None:
-        """Let a call end; from then on, none that begins waits for it."""
+    def end_call(self, slot: CallSlot) -> None:
+        """Remove a call that ends, so that no later call waits for it."""
         with self._lock:
-            passage.over = True
-            self._passing.remove(passage)
+            slot.over = True
+            self._open.remove(slot)
 
 
 class CallSlot:
-    """One call on its way. A call made inside another one of the same run never waits: it would wait for ever."""
+    """The time of one call. A call inside another call of the same run never waits: that would be a deadlock."""
 
     __slots__ = ("_owner", "_token", "_waiting", "loop", "over", "reads")
 
     def __init__(self, owner: CallOrdering, reads: bool) -> None:
-        """Begin outside."""
+        """Wait for nothing yet."""
         self._owner, self.reads, self.over = owner, reads, False
         self._waiting: list[Future[None]] = []
         self._token: Token[tuple[CallOrdering, ...]] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def add_waiter(self) -> Future[None]:
-        """Return what ends with this call."""
+        """Return a future that ends with this call."""
         future: Future[None] = Future()
         self._waiting.append(future)
         return future
 
     def check_deadlock(self) -> None:
-        """Make sure that whoever is about to block for this call does not block what it needs to end."""
+        """Refuse to block the event loop in which this call runs.
+
+        Raises:
+            UsageError: the caller is in that event loop.
+        """
         if self.loop is not None and self.loop is _running_loop():
             raise UsageError(
                 "a call of this run is awaited in this event loop, and a blocking one would wait for it for ever: "
@@ -88,10 +94,10 @@ class CallSlot:
             )
 
     def __enter__(self) -> Self:
-        """Wait for those before, blocking.
+        """Wait for the calls before this one, blocking.
 
         Raises:
-            UsageError: it would block the event loop that one of them needs to end.
+            UsageError: that would block the event loop in which one of them runs.
         """
         ahead = self._enter_slot()
         try:
@@ -105,11 +111,11 @@ class CallSlot:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let the next go."""
+        """End the call."""
         self._leave_slot()
 
     async def __aenter__(self) -> Self:
-        """Wait for those before."""
+        """Wait for the calls before this one."""
         self.loop = asyncio.get_running_loop()
         ahead = self._enter_slot()
         try:
@@ -123,7 +129,7 @@ class CallSlot:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Let the next go."""
+        """End the call."""
         self._leave_slot()
 
     def _enter_slot(self) -> list[CallSlot]:

@@ -13,14 +13,14 @@ from agent_framework import Content, FunctionInvocationContext
 
 from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, record_denial
 from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters.agent_framework._run import AgentRuns, call_arguments
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import StoreError
 
 if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun
-    from pokayoke.adapters.agent_framework._run import AgentRuns
 
-__all__ = ["approval_request", "approved_by_person", "call_arguments", "deny_question"]
+__all__ = ["approval_request", "approved_by_person", "deny_question"]
 
 _APPROVAL = "pokayoke_approval"
 _REASON = "asked by the framework"
@@ -57,9 +57,3 @@ def deny_question(runs: AgentRuns, response: Any, session: Any) -> None:
             asked = response.function_call
             call = decode_call(asked.call_id, asked.name, call_arguments(asked))
             record_denial(runs.run_for_session(session), call)
-
-
-def call_arguments(content: Any) -> str | dict[str, Any]:
-    """Return the arguments of a call as they came."""
-    arguments = content.arguments
-    return dict(arguments) if arguments is not None and not isinstance(arguments, str) else arguments or ""

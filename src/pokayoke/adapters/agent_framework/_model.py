@@ -17,8 +17,7 @@ from pokayoke.adapters._host.calls import ReplyCall, effective_call
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
-from pokayoke.adapters.agent_framework._approvals import call_arguments
-from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, PendingCall, readable_arguments
+from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, PendingCall, call_arguments, readable_arguments
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name

@@ -21,7 +21,6 @@ from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import decode_call, encode_unreadable_call, is_encoded_call
 from pokayoke.adapters._host.model import texts_since_reply
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
-from pokayoke.adapters.agent_framework._approvals import call_arguments
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pokayoke.adapters._host.visibility import ToolVisibility
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["AgentRun", "AgentRuns", "PendingCall", "Who", "readable_arguments"]
+__all__ = ["AgentRun", "AgentRuns", "PendingCall", "Who", "call_arguments", "readable_arguments"]
 
 Who = Callable[[Any], Mapping[str, Any]]
 _CALL_KEY = "pokayoke_taken"
@@ -141,6 +140,12 @@ def _role(one: Any) -> str | None:
     if one.role == "user":
         return "user" if one.text else None
     return "reply" if one.role in ("assistant", "tool") else None
+
+
+def call_arguments(content: Any) -> str | dict[str, Any]:
+    """Return the arguments of a call as they came."""
+    arguments = content.arguments
+    return dict(arguments) if arguments is not None and not isinstance(arguments, str) else arguments or ""
 
 
 def readable_arguments(call: ToolCall) -> tuple[Any, Any]:
