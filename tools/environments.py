@@ -1,6 +1,6 @@
 """One isolated environment per framework: their pins contradict each other, so no environment holds two of them.
 
-`python -m tools.environments langchain` builds `.frameworks/langchain` from its lock, `--lock` writes the lock anew.
+`python -m tools.environments langchain` builds `.frameworks/langchain` from its lock, `--lock` rewrites the lock.
 An environment is rebuilt when its lock, the project file or the interpreter has changed.
 """
 
@@ -101,8 +101,8 @@ def _base_python() -> str:
 
 
 async def _uv(*arguments: str) -> None:
-    beside = Path(sys.executable).parent / "uv"
-    uv = str(beside) if beside.exists() else shutil.which("uv")
+    neighbour = Path(sys.executable).parent / "uv"
+    uv = str(neighbour) if neighbour.exists() else shutil.which("uv")
     if uv is None:
         raise BuildError("uv is missing: run it by `make frameworks`, which installs it, or pip install uv")
     process = await asyncio.create_subprocess_exec(

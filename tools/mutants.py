@@ -66,7 +66,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (_ADMISSION, "no 2. operand `held.switches`"): "no switch stops nothing; this saves the looking",
     (_ADMISSION, "True for `held.epoch`"): "epoch 0 is what a wish has anyway; this saves a copy",
     (_SWITCH, "False for `len(young) == len(rate.recent)`"): "the same entries again; this saves a copy",
-    (_STATEMENTS, "True for `need.run is not None`"): "a lock of a run that there is not, shared: nobody waits for it",
+    (
+        _STATEMENTS,
+        "True for `need.run is not None`",
+    ): "a shared lock of a run that does not exist: nothing waits for it",
     (
         _STATEMENTS,
         "True for `need.board != 'none'`",

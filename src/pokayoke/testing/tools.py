@@ -72,7 +72,7 @@ def empty_body() -> Fault:
 
 
 def error_inside_success(message: str = "upstream timed out") -> Fault:
-    """The answer says `ok` and carries an error beside its data."""
+    """The answer says `ok` and carries an error next to its data."""
     return Fault(
         name="error_inside_success",
         change=lambda result: {**_answer_fields(result), "ok": True, "error": message},

@@ -89,12 +89,12 @@ def test_a_changed_contract_needs_a_new_version(locked, write, tmp_path):
     drift = "get@1 in contracts.json is not what is locked under that version. Undo the change, or give the changed"
     assert checked.stdout.splitlines() == [
         f"drift  {drift} contract a new version",
-        "note   get@3 in contracts.json is not locked: nobody is given it",
+        "note   get@3 in contracts.json is not locked: no run gets it",
     ]
 
 
 def test_check_tells_apart_what_matters(locked, write, tmp_path):
-    """A missing version in force is a finding; one that nobody is given is a note; --json has both."""
+    """A missing version in force is a finding; one that no run gets is a note; --json has both."""
     assert locked("check").stdout == "clean: 1 tool as locked, revision 2\n"
     write(entry())
     done = locked("check")

@@ -130,7 +130,7 @@ def test_a_reload_does_not_undo_a_replacement(config, monkeypatch):
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "~nosuchuser/t"])
 def test_what_is_no_path_is_an_error_of_the_configuration(name, path):
     """A text that can be no file's is named, in a mapping as in a file."""
-    with pytest.raises(PolicyError, match=rf"trace\.{name}` is no path"):
+    with pytest.raises(PolicyError, match=rf"trace\.{name}` is not a valid path"):
         pokayoke.Guard([], config={"trace": {"sample_path": "s"} | {name: path}})
 
 

@@ -155,7 +155,7 @@ def check(path: LockOption = DEFAULT_LOCK, json: JsonOption = False) -> None:
         for one in drifts:
             print_data(f"{paint('drift', 'bad') if one in wrong else 'note '}  {escape_text(one.why)}")
         for ident in unlocked:
-            print_data(f"note   {escape_text(ident)} is not locked: nobody is given it")
+            print_data(f"note   {escape_text(ident)} is not locked: no run gets it")
         if not wrong:
             print_data(
                 f"{paint('clean', 'ok')}: {format_count(len(found.tools), 'tool')} as locked, revision {found.revision}"

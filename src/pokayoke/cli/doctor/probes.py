@@ -323,7 +323,7 @@ def _probe_identical_failures(policy: Policy) -> str | None:
         guard.close()
 
 
-# -- beside the path ---------------------------------------------------------------------------------
+# -- next to the path --------------------------------------------------------------------------------
 
 
 @register_probe("redaction", "a secret in the trace")

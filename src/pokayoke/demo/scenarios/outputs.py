@@ -203,7 +203,7 @@ def stale_profile() -> Scenario:
 
     return Scenario(
         name="stale-profile",
-        kind="second look fails with an old answer at hand",
+        kind="second read fails, an older answer is cached",
         prompt="Read U01's profile, and again right before you tag them.",
         turns=build_turns,
         wanted=("tag U01: pro",),

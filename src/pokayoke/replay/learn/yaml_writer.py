@@ -26,7 +26,7 @@ _WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y
 _UNSAFE: Final = re.compile(f"[\t\n\ufffe\uffff{INVISIBLE}]")
 _WIDE: Final = 100
 _HEAD: Final = """\
-# Learnt from recorded calls. Every statement is a guess until somebody has read it:
+# Learnt from recorded calls. Every statement is a guess until a person has read it:
 # the comments say what each one rests on. Check it:   pokayoke check THIS_FILE
 # Score recordings with it:                             pokayoke replay RECORDING --contracts THIS_FILE
 """

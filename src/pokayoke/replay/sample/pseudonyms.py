@@ -49,7 +49,7 @@ class Pseudonyms:
     """Replaces values by pseudonyms.
 
     Args:
-        key: at least 16 random bytes. Equal keys give equal pseudonyms; whoever has the key can test guesses.
+        key: at least 16 random bytes. Equal keys give equal pseudonyms; anyone with the key can test guesses.
 
     Raises:
         ValueError: the key is shorter.

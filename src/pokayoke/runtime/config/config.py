@@ -265,7 +265,10 @@ def _trace_contradictions(trace: TracePolicy) -> Iterator[tuple[KeyPath, str]]:
         if given == "":
             yield ("trace", name), "is empty. Leave it out if no file shall be written."
         elif given is not None and _is_no_path(given):
-            yield ("trace", name), "is no path: it holds what none can, or the home of a user whom nobody knows here."
+            yield (
+                ("trace", name),
+                "is not a valid path: it holds a character that no path can, or the home of an unknown user.",
+            )
     if trace.sample_path is not None and trace.sample_path == trace.path:
         yield ("trace", "sample_path"), "is also `trace.path`. The sample is a file of its own."
     if trace.sample_key_path is not None and trace.sample_path is None:

@@ -53,7 +53,7 @@ _BY_ERRNO: dict[int | None, tuple[str, str, Blame]] = {
     errno.EXDEV: ("path_escape", "leaves its root through a link", "model"),
     errno.ELOOP: ("path_escape", "runs through too many links", "model"),
     errno.ENOTDIR: ("bad_path", "runs through a file as if it were a folder", "model"),
-    errno.ENXIO: ("special_file", "is a FIFO, socket or device nobody serves", "model"),
+    errno.ENXIO: ("special_file", "is a FIFO, socket or device without a server", "model"),
     errno.ENOENT: ("path_missing", "does not exist", "model"),
 }
 _NEVER_WAIT: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)

@@ -42,7 +42,7 @@ class BackgroundObserver:
         self._policy: Policy | None = None
         self._sampler: Sampler | None = None
         self._waiting: BackgroundQueue[CompletedCall] = BackgroundQueue(
-            self._process_call, _MOST_WAITING, "pokayoke-beside"
+            self._process_call, _MOST_WAITING, "pokayoke-background"
         )
 
     @property
@@ -142,18 +142,18 @@ class BackgroundObserver:
 
     def _compare_shadow(self, seen: CompletedCall) -> None:
         env = seen.env
-        beside = env.snapshot.shadows.get(seen.tool)
+        shadows_of_tool = env.snapshot.shadows.get(seen.tool)
         stable = env.snapshot.find_plan(seen.tool)
-        if beside is None or isinstance(stable, Finding):
+        if shadows_of_tool is None or isinstance(stable, Finding):
             return
         call = msgspec.structs.replace(seen.call, name=seen.tool)
         try:
-            event = shadow_event(call, env, stable, beside, seen.raw)
+            event = shadow_event(call, env, stable, shadows_of_tool, seen.raw)
         except BaseException as error:  # noqa: BLE001 - the candidate's own code must not end the call or the thread
             event = {
                 "ts": env.now, "run_id": env.run_id, "step": env.step, "event": "shadow", "tool": seen.tool,
                 "ok": False, "call_id": call.id, "contract": stable.contract.id,
-                "candidate": next(iter(beside.plans)), "differs": ("broken",),
+                "candidate": next(iter(shadows_of_tool.plans)), "differs": ("broken",),
                 "reason": f"the shadow raised {type(error).__name__}",
             }  # fmt: skip
         self._guard.trace.record(event)

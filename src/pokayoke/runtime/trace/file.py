@@ -1,7 +1,7 @@
 """The trace file: whole lines, appended by any number of processes, rotated by size.
 
 A process that is killed while it writes may leave half a line, because the kernel ends a write between two
-pages. Another process that has written after it writes its line once more.
+pages. Another process that has written after it writes its line again.
 
 In: lines without their newlines.
 Out: whole lines in the file, or a count of dropped ones.
@@ -29,7 +29,7 @@ except ImportError:  # Windows: processes that share a file then rotate it witho
 else:
     _locks = _fcntl
 
-# O_NONBLOCK: opening a pipe that nobody reads must not wait. O_APPEND: the kernel places each write.
+# O_NONBLOCK: opening a pipe without a reader must not wait. O_APPEND: the kernel places each write.
 _FLAGS: Final = os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_POSITION: Final = -1  # no write of this file has ended yet
 _LOOK_SECONDS: Final = 0.1

@@ -128,7 +128,7 @@ class _ContractFiles:
         written = self._definitions_in(locked.source).get(ident)
         if written is None:
             raise ContractError(
-                f"{ident} is in force, and {locked.source} does not hold it any more. Put it back beside the newer "
+                f"{ident} is in force, and {locked.source} does not hold it any more. Put it back next to the newer "
                 "one: several versions of a tool may stand in one file"
             )
         if promise_digest(written.contract) != locked.digest:

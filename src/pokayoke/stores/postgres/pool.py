@@ -179,7 +179,7 @@ class AsyncConnection(_ConnectionBase, psycopg.AsyncConnection[Row]):
 
 
 def _has_rows(result: pq.abc.PGresult | None) -> bool:
-    # Not `cursor.description`: that describes every column anew.
+    # Not `cursor.description`, which describes every column again.
     return result is not None and result.status == pq.ExecStatus.TUPLES_OK
 
 

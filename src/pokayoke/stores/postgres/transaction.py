@@ -305,5 +305,5 @@ def error_message(error: psycopg.Error, at: PostgresLocation, *, unknown: bool =
         why = f"{type(error).__name__} {state}".strip()
         if said and not state.startswith(("22", "23")):
             why += f": {' '.join(said.split())[:300]}"
-    after = "; nobody knows whether the last commit was carried out: ask again" if unknown else "; nothing was written"
+    after = "; it is unknown whether the last commit was carried out: try again" if unknown else "; nothing was written"
     return StoreError(f"PostgreSQL at {at.name}: {why}{after}")

@@ -309,8 +309,8 @@ def refuse_mounted(path: str) -> None:
         return  # a system without a mount table
     if any(line.split(b" ", 5)[4:5] == [here] for line in mounts.splitlines()):
         raise StoreError(
-            f"{path} is mounted by itself (a container's volume?): SQLite keeps a log beside it, and who opens it "
-            "elsewhere would have another ledger. Mount its folder instead"
+            f"{path} is mounted by itself (a container's volume?): SQLite keeps a log next to it, so whoever "
+            "opens it elsewhere would have another ledger. Mount its folder instead"
         )
 
 
