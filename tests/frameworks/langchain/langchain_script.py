@@ -21,6 +21,11 @@ def asks(name, ident="c1", **arguments):
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": ident}])
 
 
+def together(*messages):
+    """One message with the calls of several."""
+    return AIMessage("", tool_calls=[call for one in messages for call in one.tool_calls])
+
+
 REFUND = asks("refund", order="A1", amount=5)
 
 

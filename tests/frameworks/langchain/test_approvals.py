@@ -8,7 +8,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
-from langchain_script import GO, REFUND, THREAD, Script, agent_of, answers, asks, graph_of, waiting
+from langchain_script import GO, REFUND, THREAD, Script, agent_of, answers, asks, graph_of, together, waiting
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command, interrupt
@@ -41,7 +41,7 @@ def test_an_answer_given_elsewhere_holds(shop):
 
 def test_two_calls_wait_each_for_its_own_answer(shop):
     """Two calls of one message are asked about separately; a no to one is no answer to the other."""
-    both = AIMessage("", tool_calls=[*REFUND.tool_calls, *asks("refund", "c2", order="B2", amount=7).tool_calls])
+    both = together(REFUND, asks("refund", "c2", order="B2", amount=7))
     agent, _ = agent_of(Script(turns=[both, "Done."]), shop.tools, fields=ASKING, checkpointer=InMemorySaver())
     asked = waiting(agent.invoke(GO, THREAD))
     said = {one.id: one.value["arguments"]["order"] == "B2" for one in asked}
@@ -52,7 +52,7 @@ def test_two_calls_wait_each_for_its_own_answer(shop):
 
 def test_a_node_with_two_calls_takes_no_answer_without_a_name(shop):
     """If calls share a task a bare yes could be meant for either, so it runs none; a yes with the question's id does."""
-    both = AIMessage("", tool_calls=[*REFUND.tool_calls, *asks("refund", "c2", order="B2", amount=7).tool_calls])
+    both = together(REFUND, asks("refund", "c2", order="B2", amount=7))
     graph, guard = graph_of(Script(turns=[both, "Done."]), shop.tools, fields=ASKING, checkpointer=InMemorySaver())
     state = graph.invoke(GO, THREAD)
     state = graph.invoke(Command(resume=True), THREAD)
@@ -194,7 +194,7 @@ def test_where_calls_share_a_task_no_tool_gets_the_answer_to_another_question(as
 
     refund = tool("refund")(aask if asynchronous else ask)
     beside, alone = asks("pay" if approval else "refund", "c1", order="A1"), asks("refund", "c3", order="B2")
-    both = AIMessage("", tool_calls=[*beside.tool_calls, *asks("refund", "c2", order="B2").tool_calls])
+    both = together(beside, asks("refund", "c2", order="B2"))
     fields = {"pay": {"approval": approval}}
     model = Script(turns=[both, alone, "Done."])
     graph, _ = graph_of(model, [refund, pay], fields=fields, asynchronous=asynchronous, checkpointer=InMemorySaver())
@@ -222,9 +222,7 @@ def test_a_tool_that_asks_may_stand_beside_reads(shop):
         return {"refunded": order}
 
     find = next(one for one in shop.tools if one.name == "find")
-    both = AIMessage(
-        "", tool_calls=[*asks("find", "c1", order="A1").tool_calls, *asks("refund", order="A1").tool_calls]
-    )
+    both = together(asks("find", "c1", order="A1"), asks("refund", order="A1"))
     model = Script(turns=[both, "Done."])
     graph, _ = graph_of(model, [find, refund], reads=["find"], checkpointer=InMemorySaver())
     assert [one.value for one in waiting(graph.invoke(GO, THREAD))] == ["how many cents?"]

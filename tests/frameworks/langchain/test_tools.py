@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.content import create_file_block, create_image_block
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException, tool
-from langchain_script import GO, REFUND, THREAD, Script, agent_of, answers, asks
+from langchain_script import GO, REFUND, THREAD, Script, agent_of, answers, asks, together
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
@@ -98,9 +98,7 @@ def test_artifacts_and_blocks_stay(picture):
         """Take a photo."""
         return [{"type": "text", "text": "a photo"}, picture]
 
-    both = AIMessage(
-        "", tool_calls=[*asks("chart", order="A1").tool_calls, *asks("photo", "c2", order="A1").tool_calls]
-    )
+    both = together(asks("chart", order="A1"), asks("photo", "c2", order="A1"))
     agent, _ = agent_of(Script(turns=[both, "Done."]), [chart, photo], reads=["chart", "photo"])
     first, second = [one for one in agent.invoke(GO)["messages"] if one.type == "tool"]
     assert first.artifact == {"points": [1, 2]}
@@ -163,7 +161,7 @@ def test_what_goes_to_the_user_directly_is_not_dressed_for_a_model(direct):
         """Find."""
         return "found"
 
-    both = AIMessage("", tool_calls=[*REFUND_A1.tool_calls, *asks("find", "c2", order="A1").tool_calls])
+    both = together(REFUND_A1, asks("find", "c2", order="A1"))
     turn = lambda asked: both if asked[-1].type == "human" else "Done."  # noqa: E731 - one of a script's
     agent, _ = agent_of(Script(turns=[turn]), [refund, find], reads=["find"])
     for _ in range(2):
@@ -178,7 +176,7 @@ def test_a_handover_that_is_declared_as_a_read_happens_again():
         agent, seen = desk_and_back(reads)
         ended = agent.invoke(GO, THREAD)
         assert ended["messages"][-1].text == last
-        assert any("nobody is handed over now" in str(one) for one in seen) != bool(reads)
+        assert any("hands over to no one" in str(one) for one in seen) != bool(reads)
 
 
 def desk_and_back(reads):

@@ -58,11 +58,11 @@ except ImportError:  # before LangGraph 1.2 an answer is never checked against a
 
 __all__ = ["ToolNodeCall"]
 
-_NOT_REDIRECTED = "It handed over then, and was not repeated: nobody is handed over now."
+_NOT_REDIRECTED = "It handed over then. This repeat hands over to no one."
 _REPLIES = ("ai", "AIMessageChunk")
 _MESSAGES = frozenset({*_REPLIES, "chat", "function", "human", "system", "tool"})
 _SEND_ALONE = (
-    "{} was not run, because it asks a person something and other calls stand beside it. "
+    "{} was not run: it asks a person something, and its message holds other calls. "
     "Send it again in a message of its own."
 )
 _redirecting_keys: weakref.WeakKeyDictionary[RunMemory, set[str]] = weakref.WeakKeyDictionary()
