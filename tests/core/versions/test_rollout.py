@@ -114,8 +114,9 @@ def test_a_recorded_result_is_read_by_who_can(promise, recorded, value):
     plan = build_snapshot([Contract(name="pay", version="2", output_schema=promise)], Policy()).plans["pay@2"]
     record = Record("k", "h", "completed", 1, "c", 0.0, "pay", "pay@1", "r", 0.0, settled_at=1.0, output=recorded)
     ending = ending_from_record(PreparedCall(ToolCall("c", "pay", "{}"), plan), record, plan, NOT_RUN)
-    assert (ending.status, ending.value, ending.effect) == ("replayed", value, "done")
-    assert ("does not fit pay@2" in ending.findings[0].message) is (value is None)
+    outcome = ending.outcome
+    assert (outcome.status, outcome.value, outcome.effect) == ("replayed", value, "done")
+    assert ("does not fit pay@2" in outcome.message) is (value is None)
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,8 @@ def finish_without_run(
     findings = (finding, *prepared.remarks)
     decision: Decision = "ask" if answer.kind == "pending" else "refuse"
     yield Emit(tool_call_event(prepared, env, decision, findings, "ledger" if record else "gate"))
-    ending = ending_before_run(prepared, answer, findings, _halt_reason(env, finding))
-    return (yield from end_call(prepared, env, ending, claim))
+    ending = ending_before_run(prepared, answer, findings, _halt_reason(env, finding), claim)
+    return (yield from end_call(prepared, env, ending))
 
 
 def _halt_reason(env: CallEnvironment, finding: Finding) -> StopReason:

@@ -17,7 +17,7 @@ from pokayoke.core.call import EffectStatus, Finding, Outcome, Status
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import late_effect_event, reason_of, stop_event
 from pokayoke.core.flow.failures import declared_failure_finding, execution_finding
-from pokayoke.core.flow.outcomes import Ending, end_call, ending_from_record
+from pokayoke.core.flow.outcomes import Ending, build_outcome, end_call, ending_from_record
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.questions import build_review
 from pokayoke.core.flow.resolve import Found
@@ -67,7 +67,7 @@ def finish_call(
     prepared, plan = admitted.prepared, admitted.plan
     if not isinstance(reaction, Returned):
         ending = yield from _end_failed_execution(admitted, env, reaction, ran)
-        return (yield from end_call(prepared, env, ending, admitted.claim))
+        return (yield from end_call(prepared, env, ending))
     # Only invariants read the arguments, and the tool may have changed the ones it got.
     owned = prepared.is_sole_owner and plan.contract.invariants
     arguments = prepared.original_arguments() if owned else admitted.arguments
@@ -81,7 +81,7 @@ def finish_call(
         ending = yield from _end_invalid(admitted, env, checked, ran)
     else:
         ending = yield from _end_valid(admitted, env, checked, ran)
-    return (yield from end_call(prepared, env, ending, admitted.claim))
+    return (yield from end_call(prepared, env, ending))
 
 
 def settle_found_effect(
@@ -148,18 +148,22 @@ def _end_valid(
     else:
         text = yield from _offload_text(admitted, env, checked)
     remarks = prepared.remarks + findings + checked.notes
-    return Ending(
-        "ok",
-        text,
-        (*remarks, UNCHECKED) if checked.unchecked else remarks,
-        "none" if claim is None else "done",
-        None,
-        ran,
-        checked.value,
-        data,
-        checked.content,
-        checked.wire,
+    outcome = Outcome(
+        status="ok",
+        call_id=prepared.call.id,
+        tool=contract.name,
+        value=checked.value,
+        text=text,
+        content=checked.content,
+        findings=(*remarks, UNCHECKED) if checked.unchecked else remarks,
+        corrections=prepared.corrections,
+        repairs=prepared.repairs,
+        effect="none" if claim is None else "done",
+        contract=contract.id,
+        key=None if claim is None else claim.key,
+        attempts=ran.count,
     )
+    return Ending(outcome, ran, data, checked.wire)
 
 
 def _record_completion(
@@ -178,8 +182,8 @@ def _record_completion(
     if lost is None:
         return None
     # The write succeeded and the ledger does not know: an honest doubt, not a success. The host gets the value.
-    ending = _end_failure(admitted, ran, "in_doubt", (lost,), "done")
-    return msgspec.structs.replace(ending, value=checked.value)
+    outcome = _failure_outcome(admitted, ran, "in_doubt", (lost,), "done")
+    return Ending(msgspec.structs.replace(outcome, value=checked.value), ran)
 
 
 def _ledger_output(plan: CallPlan, checked: OutputResult) -> bytes | None:
@@ -211,8 +215,8 @@ def _end_invalid(
     yield _count_invalid_output(admitted, env)
     effect: EffectStatus = "none" if admitted.claim is None else "done"
     degrades = contract.effect == "read" and not stops
-    ending = _end_failure(admitted, ran, "degraded" if degrades else "invalid_output", findings, effect)
-    value, text = None, ending.text
+    outcome = _failure_outcome(admitted, ran, "degraded" if degrades else "invalid_output", findings, effect)
+    value, text = None, outcome.text
     if degrades:
         owner = last_good_owner(env.tenant, env.principal.id if env.principal else "", env.run_id)
         age, value = env.last_good.get(
@@ -222,19 +226,18 @@ def _end_invalid(
             shown = result_text(value, tool=contract.name, call_id=prepared.call.id, trust="degraded")
             text = f"{text}\nThe last valid answer, {age:.0f} s old; do not write anything from it:\n{shown}"
             value = degraded_value(value, age, finding_kind_sentence(findings[0]))
-    has_new_mode = before.effective_mode != after.effective_mode
-    return msgspec.structs.replace(
-        ending,
+    outcome = msgspec.structs.replace(
+        outcome,
         value=value,
         text=text,
         stop_reason="invalid_tool_output",
-        is_wire=checked.wire,
         safe_mode=policy.on_invalid_output,
         approval=review.id if review else None,
-        stop=stop_event(after, env.now, env.step, "invalid_tool_output", policy.on_invalid_output)
-        if has_new_mode
-        else None,
     )
+    stop = None
+    if before.effective_mode != after.effective_mode:
+        stop = stop_event(after, env.now, env.step, "invalid_tool_output", policy.on_invalid_output)
+    return Ending(outcome, ran, None, checked.wire, stop)
 
 
 def _count_invalid_output(admitted: AdmittedCall, env: CallEnvironment) -> CountOutput:
@@ -259,10 +262,10 @@ def _end_declared_failure(
         )
         if isinstance(known, Record):
             return (yield from _end_overtaken(admitted, env, known, ran))
-    ending = _end_failure(admitted, ran, "failed", (finding,), effect)
+    outcome = _failure_outcome(admitted, ran, "failed", (finding, *checked.findings), effect)
+    text = refusal_text((finding,), tool=contract.name)
     shown = result_text(said, tool=contract.name, call_id=admitted.prepared.call.id, trust="error")
-    findings = (finding, *checked.findings, *admitted.prepared.remarks)
-    return msgspec.structs.replace(ending, text=f"{ending.text}\n{shown}", findings=findings, is_wire=checked.wire)
+    return Ending(msgspec.structs.replace(outcome, text=f"{text}\n{shown}"), ran, None, checked.wire)
 
 
 def _end_failed_execution(
@@ -286,22 +289,23 @@ def _end_failed_execution(
         )
         if isinstance(known, Record):
             return (yield from _end_overtaken(admitted, env, known, ran))
-    return _end_failure(
-        admitted, ran, "in_doubt" if doubtful else "failed", (finding,), "unknown" if doubtful else "none"
-    )
+    effect: EffectStatus = "unknown" if doubtful else "none"
+    return Ending(_failure_outcome(admitted, ran, "in_doubt" if doubtful else "failed", (finding,), effect), ran)
 
 
-def _end_failure(
+def _failure_outcome(
     admitted: AdmittedCall, ran: Attempts, status: Status, findings: tuple[Finding, ...], effect: EffectStatus
-) -> Ending:
-    """Return the ending of a call whose tool ran and brought no usable result."""
-    return Ending(
+) -> Outcome:
+    """Return the outcome of a call whose tool ran and brought no usable result."""
+    return build_outcome(
+        admitted.prepared,
         status,
         refusal_text(findings, tool=admitted.plan.contract.name),
         (*findings, *admitted.prepared.remarks),
-        effect,
-        "in_doubt" if status == "in_doubt" else "tool_failure",
-        ran,
+        effect=effect,
+        stop_reason="in_doubt" if status == "in_doubt" else "tool_failure",
+        ran=ran,
+        claim=admitted.claim,
     )
 
 
@@ -332,9 +336,8 @@ def _end_overtaken(
     if claim is None or record.claim_id != claim.claim_id or record.decided_by:
         yield Emit(late_effect_event(prepared, env, record))
     if not record.is_final:
-        return _end_failure(admitted, ran, "in_doubt", (in_doubt_finding(record),), "unknown")
+        return Ending(_failure_outcome(admitted, ran, "in_doubt", (in_doubt_finding(record),), "unknown"), ran)
     monitors = env.snapshot.policy.mode == "monitor"
-    ran = Attempts(0, ran.seconds, exhausted=False)  # the result is that of another execution
     return ending_from_record(prepared, record, admitted.plan, ran, monitors=monitors)
 
 

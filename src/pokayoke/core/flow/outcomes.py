@@ -1,7 +1,7 @@
-"""The one place where a call ends: its outcome, its last trace events, its entry in the loop guard.
+"""How a call ends: its outcome, its last trace events, its entry in the loop guard.
 
 In: a small `Ending` from the branch that ended the call.
-Out: the outcome.
+Out: the outcome. `end_call` alone writes the events and counts the call.
 Never: a call with two outcomes, or one that the loop guard does not count.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.call import SUCCESSFUL, EffectStatus, Finding, Outcome, Status, StopReason
+from pokayoke.core.call import EffectStatus, Finding, Outcome, Status, StopReason
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import Event, tool_result_event
 from pokayoke.core.flow.plan import CallPlan
@@ -31,91 +31,94 @@ NOT_RUN = Attempts(0, 0.0, exhausted=False)
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
-    """How one call ended. `end_call` derives the rest of the outcome from the call itself.
+    """How one call ended: its outcome, and what trace and loop guard need besides.
 
     Attributes:
-        status: as in `Outcome`, like the next fields.
-        text: what the model reads.
-        findings: the first one explains every status but `ok`.
-        effect: whether the tool's effect happened.
-        stop_reason: why the call did not end ok.
+        outcome: the outcome.
         ran: how often the tool ran; None if the call ended before admission, so that it has no result event.
-        value: the result.
-        data: the result as compact JSON, if known; for trace and loop guard.
-        content: binary or image blocks.
+        data: the result as compact JSON, if known.
         is_wire: True if the result went through the transport rooms.
-        record: the ledger record that answers the call, or None.
-        retry_after: seconds after which the same call may be tried, if known.
-        approval: id of the approval that is waited for, if any.
-        safe_mode: what an invalid output led to, if this is one.
         stop: a further event about the run, or None.
     """
 
-    status: Status
-    text: str
-    findings: tuple[Finding, ...]
-    effect: EffectStatus = "none"
-    stop_reason: StopReason | None = None
+    outcome: Outcome
     ran: Attempts | None = None
-    value: Any = None
     data: bytes | None = None
-    content: tuple[Any, ...] = ()
     is_wire: bool = False
-    record: Record | None = None
-    retry_after: float | None = None
-    approval: str | None = None
-    safe_mode: str | None = None
     stop: Event | None = None
 
 
-def end_call(
-    prepared: PreparedCall, env: CallEnvironment, ending: Ending, claim: Claim | None = None
-) -> Generator[Step, Any, Outcome]:
-    """Build the outcome of a call, write its result event and count it in the loop guard.
-
-    Args:
-        prepared: the call.
-        env: its environment.
-        ending: how it ended.
-        claim: its ledger claim, or None.
-    """
-    plan, snapshot, status, ran, record = prepared.plan, env.snapshot, ending.status, ending.ran, ending.record
-    contract = None if plan is None else plan.contract
-    outcome = Outcome(
-        status=status,
-        call_id=prepared.call.id,
-        tool=prepared.call.name if contract is None else contract.name,
-        value=ending.value,
-        text=ending.text,
-        content=ending.content,
-        findings=ending.findings,
-        corrections=prepared.corrections,
-        repairs=prepared.repairs,
-        effect=ending.effect,
-        stop_reason=ending.stop_reason,
-        safe_mode=ending.safe_mode,
-        message="" if status == "ok" else ending.findings[0].message,
-        contract=record.contract if record is not None else None if contract is None else contract.id,
-        key=record.key if record is not None else None if claim is None else claim.key,
-        attempts=0 if ran is None else ran.count,
-        retry_exhausted=ran is not None and ran.exhausted and status not in SUCCESSFUL,
-        retry_after=ending.retry_after,
-        approval=ending.approval,
-    )
-    if ran is not None and contract is not None:
-        shown = None if contract.secret else ending.data
-        yield Emit(tool_result_event(prepared, env, outcome, ran.seconds, shown, wire=ending.is_wire))
-        if ending.stop is not None:
-            yield Emit(ending.stop)
-    effect = None if contract is None else contract.effect
+def end_call(prepared: PreparedCall, env: CallEnvironment, ending: Ending) -> Generator[Step, Any, Outcome]:
+    """Write the result event of a call, count it in the loop guard, and return its outcome."""
+    outcome, ran, data, snapshot = ending.outcome, ending.ran, ending.data, env.snapshot
+    effect = None
+    if (plan := prepared.plan) is not None:
+        contract = plan.contract
+        effect = contract.effect
+        if ran is not None:
+            shown = None if contract.secret else data
+            yield Emit(tool_result_event(prepared, env, outcome, ran.seconds, shown, wire=ending.is_wire))
+            if ending.stop is not None:
+                yield Emit(ending.stop)
     env.view.rounds.count_outcome(
-        outcome, prepared.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=ending.data
+        outcome, prepared.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=data
     )
     return outcome
 
 
+def build_outcome(
+    prepared: PreparedCall,
+    status: Status,
+    text: str,
+    findings: tuple[Finding, ...],
+    *,
+    effect: EffectStatus,
+    stop_reason: StopReason | None,
+    ran: Attempts = NOT_RUN,
+    claim: Claim | None = None,
+    record: Record | None = None,
+    value: Any = None,
+) -> Outcome:
+    """Return the outcome of a call that did not simply end ok.
+
+    Args:
+        prepared: the call.
+        status: how it ended.
+        text: what the model reads.
+        findings: why, the decisive one first.
+        effect: whether the tool's effect happened.
+        stop_reason: why the call did not end ok; None if it was replayed.
+        ran: how often the tool ran.
+        claim: the call's ledger claim, or None.
+        record: the ledger record that answers the call, or None.
+        value: the result.
+    """
+    contract = None if prepared.plan is None else prepared.plan.contract.id
+    return Outcome(
+        status=status,
+        call_id=prepared.call.id,
+        tool=prepared.tool,
+        value=value,
+        text=text,
+        findings=findings,
+        corrections=prepared.corrections,
+        repairs=prepared.repairs,
+        effect=effect,
+        stop_reason=stop_reason,
+        message=findings[0].message,
+        contract=contract if record is None else record.contract,
+        key=record.key if record is not None else None if claim is None else claim.key,
+        attempts=ran.count,
+        retry_exhausted=ran.exhausted,
+    )
+
+
 def ending_before_run(
-    prepared: PreparedCall, answer: Admission, findings: tuple[Finding, ...], reason: StopReason
+    prepared: PreparedCall,
+    answer: Admission,
+    findings: tuple[Finding, ...],
+    reason: StopReason,
+    claim: Claim | None = None,
 ) -> Ending:
     """Return the ending of a call that a room or the admission did not let through.
 
@@ -124,17 +127,14 @@ def ending_before_run(
         answer: the answer of the admission; a plain refusal if a room before it refused.
         findings: why, the decisive one first.
         reason: the stop reason.
+        claim: the call's ledger claim, or None.
     """
     statuses: dict[str, Status] = {"in_doubt": "in_doubt", "failed": "failed", "pending": "pending"}
-    return Ending(
-        statuses.get(answer.kind, "refused"),
-        refusal_text(findings, tool=prepared.tool),
-        findings,
-        _effect_status(answer),
-        reason,
-        retry_after=answer.retry_after,
-        approval=answer.approval,
+    status, text = statuses.get(answer.kind, "refused"), refusal_text(findings, tool=prepared.tool)
+    outcome = build_outcome(
+        prepared, status, text, findings, effect=_effect_status(answer), stop_reason=reason, claim=claim
     )
+    return Ending(msgspec.structs.replace(outcome, retry_after=answer.retry_after, approval=answer.approval))
 
 
 def _effect_status(answer: Admission) -> EffectStatus:
@@ -171,7 +171,11 @@ def ending_from_record(
         remarks, trust = (broken, *remarks), "unchecked"
         if not monitors:
             text = refusal_text((broken,), tool=prepared.tool)
-            return Ending("invalid_output", text, remarks, "done", "invalid_tool_output", ran, record=record)
+            why: StopReason = "invalid_tool_output"
+            outcome = build_outcome(
+                prepared, "invalid_output", text, remarks, effect="done", stop_reason=why, record=record
+            )
+            return Ending(outcome, ran)
     said = f"already ran at {at}; its result was not kept"
     value, shown = None, f"{prepared.tool} must not be sent again."
     if record.output is not None and not _may_replay_output(record, plan):
@@ -181,9 +185,11 @@ def ending_from_record(
         shown = result_text(value, tool=prepared.tool, call_id=prepared.call.id, trust=trust, canonical=record.output)
     finding = Finding(code="already_done", blame="model", message=f"{prepared.tool} {said}")
     text = f"{said}\n{shown}"
-    return Ending(
-        "replayed", text, (finding, *remarks), "done", None, ran, value=value, data=record.output, record=record
+    findings = (finding, *remarks)
+    outcome = build_outcome(
+        prepared, "replayed", text, findings, effect="done", stop_reason=None, record=record, value=value
     )
+    return Ending(outcome, ran, record.output)
 
 
 def _may_replay_output(record: Record, plan: CallPlan) -> bool:
