@@ -1,4 +1,4 @@
-"""What a host says of itself and of a call: taken over if it can be kept, else refused at once with what to do."""
+"""Host input: accepted if it can be stored, else refused at once with what to pass."""
 
 import decimal
 import fractions
@@ -8,8 +8,17 @@ import pytest
 
 from pokayoke import Guard, ToolCall
 from pokayoke.core.gate.rules import Principal, as_principal
-from pokayoke.core.host_input import as_storable_id, as_text_id
+from pokayoke.core.host_input import as_storable_id, as_text_id, expect
 from pokayoke.errors import UsageError
+
+
+def test_expect_names_the_expectation_and_the_type():
+    """A value of the type, or of one of several, is returned itself; any other is refused with the advice."""
+    given = {}
+    assert expect(given, dict, "it is a mapping") is given
+    assert expect(None, (str, type(None)), "it is a text or None") is None
+    with pytest.raises(UsageError, match=r"^it is a text, got int: pass str\(\) of it$"):
+        expect(5, str, "it is a text", ": pass str() of it")
 
 
 class Text(str):
@@ -19,21 +28,21 @@ class Text(str):
 
 
 @pytest.mark.parametrize("kept", ["a", "run-1", "Zoë 林 🙂", "two\nlines\x1b", "x" * 500, Text("t")])
-def test_an_id_that_every_store_keeps_is_taken(kept):
-    """Text of up to 500 characters is returned as plain text."""
+def test_an_id_that_every_store_can_keep_is_accepted(kept):
+    """Text of up to 500 characters is returned as a plain str."""
     assert as_text_id(kept, "run_id") == kept
     assert type(as_text_id(kept, "run_id")) is str
 
 
 def test_an_empty_id_of_a_run_names_none():
-    """It is as if the host had given none."""
+    """An empty run id is the same as none."""
     assert not Guard([]).run("").named
     assert as_text_id("", "run_id", empty=True) == ""
 
 
 @pytest.mark.parametrize("name", ["session", "tenant", "principal"])
-def test_whom_nothing_names_is_nobody_else(name):
-    """An empty id of a session, tenant or user would be one for all that have none."""
+def test_an_empty_scope_id_is_refused(name):
+    """An empty id of a session, tenant or user would be shared by all that have none."""
     with pytest.raises(UsageError, match=f"{name} is empty"):
         Guard([]).run(**{name: ""})
     assert Guard([]).run(principal={"id": "ann", "roles": [""]}).principal.roles == ("",)
@@ -51,8 +60,8 @@ def test_whom_nothing_names_is_nobody_else(name):
         ("\ud800", "lone surrogate"),
     ],
 )
-def test_any_other_id_is_refused_when_a_run_is_opened(refused, why):
-    """The message names the argument, can be printed, and nothing is opened."""
+def test_an_unusable_id_is_refused_when_a_run_is_opened(refused, why):
+    """The message names the argument, can be printed, and no run is opened."""
     for name in ("run_id", "session", "tenant", "principal"):
         with pytest.raises(UsageError) as raised:
             Guard([]).run(**{name: refused})
@@ -61,8 +70,8 @@ def test_any_other_id_is_refused_when_a_run_is_opened(refused, why):
         str(raised.value).encode()
 
 
-def test_an_id_of_a_framework_is_kept_whatever_it_is():
-    """One that a store keeps stays as it is; any other has a hash of its own, the same each time."""
+def test_an_id_of_a_framework_becomes_storable():
+    """A storable id stays unchanged; any other becomes its own hash, always the same."""
     assert as_storable_id("thread 1\n") == "thread 1\n"
     assert as_storable_id(7) == "7"
     odd = ["x" * 501, "x" * 502, "a\0", "a\x1f", "\ud800", "\udfff"]
@@ -85,7 +94,7 @@ def test_a_principal_is_an_id_or_an_id_with_roles():
     [(1, 1.0), (True, 1.0), (decimal.Decimal("0.5"), 0.5), (fractions.Fraction(1, 4), 0.25), (0, 0.0)],
 )
 def test_any_kind_of_number_is_a_confidence(given, taken):
-    """Whatever can be a float is one from then on."""
+    """Any number type becomes a float."""
     call = ToolCall("1", "t", "{}", confidence=given)
     assert (type(call.confidence), call.confidence) == (float, taken)
 
@@ -93,8 +102,8 @@ def test_any_kind_of_number_is_a_confidence(given, taken):
 @pytest.mark.parametrize(
     "given", ["0.9", b"1", [], {}, object(), 1j, 10**400, decimal.Decimal("sNaN"), 95, 1.01, -0.5, math.inf]
 )
-def test_what_is_no_number_is_no_confidence(given):
-    """It is the host's mistake, and said where the call is made."""
+def test_a_confidence_that_is_no_number_is_refused(given):
+    """The error is raised where the call is built."""
     with pytest.raises(UsageError, match="confidence is a number from 0 to 1 or None"):
         ToolCall("1", "t", "{}", confidence=given)
 
@@ -108,21 +117,21 @@ class Count:
 
 @pytest.mark.parametrize(("given", "taken"), [(0, 0), (7, 7), (True, 1), (Count(), 3)])
 def test_any_kind_of_whole_number_is_an_occurrence(given, taken):
-    """Whatever counts is an int from then on."""
+    """Any integer type becomes an int."""
     call = ToolCall("1", "t", "{}", occurrence=given)
     assert (type(call.occurrence), call.occurrence) == (int, taken)
 
 
 @pytest.mark.parametrize("given", [-1, None, 1.0, "1", math.nan, [], object()])
-def test_what_does_not_count_is_no_occurrence(given):
-    """A key made of it would not be found again."""
+def test_an_occurrence_that_is_no_whole_number_is_refused(given):
+    """A ledger key made from it could not be found again."""
     with pytest.raises(UsageError, match="occurrence is a whole number from 0"):
         ToolCall("1", "t", "{}", occurrence=given)
 
 
 @pytest.mark.parametrize("given", ["user_cancelled", "", None, ["kill_switch"]])
-def test_a_reason_that_nobody_knows_stops_nothing(given):
-    """A run could not be opened again that was stopped for it."""
+def test_an_unknown_stop_reason_is_refused(given):
+    """A run that was stopped for it could not be opened again."""
     run = Guard([]).run("r")
     for act in (run.stop, run.tools_off):
         with pytest.raises(UsageError, match="is no stop reason: take one of success"):
@@ -134,7 +143,7 @@ def test_a_reason_that_nobody_knows_stops_nothing(given):
 
 @pytest.mark.parametrize("given", [1.5, "5", None, math.inf, math.nan, decimal.Decimal(5)])
 def test_a_count_of_tokens_is_a_whole_number(given):
-    """Anything else is refused at once, and nothing is counted."""
+    """Any other value is refused at once, and nothing is counted."""
     run = Guard([]).run("r")
     with pytest.raises(UsageError, match="a number of tokens is a whole number"):
         run.usage(given)
@@ -142,8 +151,8 @@ def test_a_count_of_tokens_is_a_whole_number(given):
 
 
 @pytest.mark.parametrize(("given", "counted"), [(70, 70), (70.0, 70), (-1, 0), (0, 0)])
-def test_a_count_of_tokens_is_taken(given, counted):
-    """Figures of servers that send none are ignored."""
+def test_a_token_count_is_added(given, counted):
+    """Negative figures, which servers send for none, count as 0."""
     run = Guard([]).run("r")
     run.usage(given)
     assert run.tokens == counted

@@ -1,4 +1,4 @@
-"""Names: which contract a called name means, and what the model reads if it means none."""
+"""The catalogue: which contract a called name means, and the hint for an unknown one."""
 
 import string
 
@@ -63,7 +63,7 @@ TOOLS = catalogue("get_user", "http.get", "bank_create_transfer", "查询天气"
     ],
 )
 def test_spellings_that_carry_no_meaning_lead_to_the_tool(called, name):
-    """Case, separators, wrappers, known server prefixes and leaked markup do not change what is meant."""
+    """Case, separators, wrappers, known server prefixes and leaked markup do not change the tool."""
     assert TOOLS.resolve_name(called).name == name
 
 
@@ -103,8 +103,8 @@ def test_a_name_with_deceiving_characters_is_never_corrected(called):
     assert not set("\u200b\u202e\ufeff\u2060\u00a0") & set(found.hint + found.message + str(found.data))
 
 
-def test_what_parts_digits_is_part_of_a_name():
-    """`v1_0` is not `v10`, nor `delete_1_1` `delete_11`."""
+def test_a_separator_between_digits_is_part_of_a_name():
+    """`v1_0` is not `v10`, and `delete_1_1` is not `delete_11`."""
     tools = Catalogue([Contract.from_schema(name, {"type": "object"}) for name in ("v1_0", "delete_1_1")])
     assert tools.find_contract("V1.0").name == "v1_0"
     assert tools.find_contract("v10") is None
@@ -131,8 +131,8 @@ def test_the_finding_names_the_nearest_and_the_list():
 
 
 @pytest.mark.parametrize("called", ["get_user\u200b", "\ufeffget_user", "get_user\u0301"])
-def test_a_known_name_with_unseen_signs_is_not_said_to_be_unknown(called):
-    """Who sees the name of a tool in its call hears what is wrong with it, and not that there is no such tool."""
+def test_a_known_name_with_invisible_signs_gets_its_own_hint(called):
+    """The hint says that the name has invisible signs, and not that there is no such tool."""
     found = TOOLS.resolve_name(called)
     assert isinstance(found, Finding)
     assert found.hint.startswith("`get_user` holds signs that cannot be seen here.")
@@ -168,7 +168,7 @@ def test_only_offered_tools_are_named():
 
 @given(st.text(max_size=80))
 def test_any_text_is_answered_with_a_short_hint(called):
-    """Whatever is called, the answer is a contract or a finding whose hint is printable and short."""
+    """For any called name the result is a contract, or a finding whose hint is printable and short."""
     found = TOOLS.resolve_name(called)
     if isinstance(found, Finding):
         assert len(found.hint) < 600
@@ -177,14 +177,14 @@ def test_any_text_is_answered_with_a_short_hint(called):
 
 @given(st.text(string.ascii_letters + string.digits + "_-. /", min_size=1, max_size=30))
 def test_a_resolved_name_differs_in_meaningless_characters_only(called):
-    """What resolves has the tool's letters in their order, or is longer by prefix or markup."""
+    """A resolved name has the tool's letters in their order, or is longer by a prefix or markup."""
     found = TOOLS.resolve_name(called)
     if isinstance(found, Contract):
         assert fold_name(called).endswith(fold_name(found.name))
 
 
 def test_a_name_is_that_of_one_version():
-    """Two versions are refused, and so is the same one twice; nobody could tell which one answers."""
+    """Two versions of one tool are refused, and so is one version twice."""
     with pytest.raises(ContractError, match="several versions, 1 and 2"):
         Catalogue([contract("pay"), contract("pay", version="2")])
     with pytest.raises(ContractError, match="registered twice"):

@@ -1,4 +1,4 @@
-"""Ranking tools by the words of a text: the right ones first, always in the same order, and never more than asked for."""
+"""Search for tools by the words of a text: the right ones first, in a stable order, within the limit."""
 
 import pytest
 from hypothesis import given
@@ -46,28 +46,28 @@ def test_the_tool_a_text_is_about_comes_first(text, best):
 
 
 def test_parameters_tell_what_a_tool_is_about():
-    """A tool without a description is found by the name of a parameter and by what is said of it."""
+    """A tool without a description is found by the names and descriptions of its parameters."""
     bare = Contract.from_schema("run", {"properties": {"invoice": {"description": "as in Stripe"}, "x": True}})
     index = WordIndex([bare, *TOOLS])
     assert [one.name for text in ("the invoice", "with Stripe") for one in index.rank_tools(text, 3)] == ["run", "run"]
 
 
 def test_tools_without_any_word_are_never_found():
-    """A name that says nothing, and no tools at all, are a catalogue like any other."""
+    """A name without words, and an empty catalogue, raise no error."""
     for tools in ([], [tool("a")]):
         assert WordIndex(tools).rank_tools("a weather", 5) == []
 
 
 @pytest.mark.parametrize("text", ["", "  ", "what is the", "qwertz asdf", "!?", "😀"])
 def test_a_text_without_a_common_word_has_no_candidates(text):
-    """Nothing in common is nothing found: no tool is offered for want of a better one."""
+    """Without a common word no tool is returned."""
     assert INDEX.rank_tools(text, 5) == []
     assert INDEX.choose_tools(text, 5) == []
     assert close_candidates(INDEX.rank_tools(text, 5)) == ()
 
 
 def test_each_sentence_gets_its_candidates():
-    """A text that asks for several things finds the tools of each before the second best of any."""
+    """A text with several requests finds the best tool of each before the second best of any."""
     sky = [
         tool("weather_now", "The current weather of a city."),
         tool("weather_week", "The weather of a city in a week."),
@@ -81,14 +81,14 @@ def test_each_sentence_gets_its_candidates():
 
 
 def test_only_those_that_may_be_shown():
-    """What a caller may not see is neither returned nor does it take a place."""
+    """A tool that a caller may not see is not returned and takes no place."""
     allowed = {"find_restaurant"}
     assert [one.name for one in INDEX.rank_tools("restaurant booking", 1, only=allowed)] == ["find_restaurant"]
     assert [one.name for one in INDEX.choose_tools("restaurant. booking.", 5, only=allowed)] == ["find_restaurant"]
 
 
 def test_close_candidates_are_named():
-    """Several that fit about equally are close; one that stands out is not."""
+    """Several tools with about equal scores are close; one that is clearly best is not."""
     twins = WordIndex(
         [
             tool("refund_order", "Refund an order."),
@@ -108,7 +108,7 @@ def test_an_empty_catalogue_finds_nothing():
 
 
 def test_a_schema_without_properties_counts_by_its_name():
-    """Parameters are not needed to be found, nor need they be described, nor be schemas that are objects."""
+    """A tool without parameters, or with undescribed ones, is found by its name."""
     odd = Contract.from_schema("ping", {"type": "object", "properties": {"host": True}}, output_schema="text")
     bare = Contract.from_schema("pong", {"type": "object"}, output_schema="text")
     found = WordIndex([odd, bare])
@@ -117,7 +117,7 @@ def test_a_schema_without_properties_counts_by_its_name():
 
 
 def test_only_the_end_of_a_long_text_counts():
-    """However long a text is, the work is bounded; its end is what was said last."""
+    """The work is bounded for any length of text; its end counts."""
     assert INDEX.choose_tools("weather " + "x " * 30_000, 5) == []
     assert INDEX.choose_tools("x " * 30_000 + "weather", 5)[0].name == "get_weather"
 
@@ -135,13 +135,13 @@ def test_only_the_end_of_a_long_text_counts():
     ],
 )
 def test_words(text, expected):
-    """Humps, separators and scripts without spaces make words; long ones are cut to what their forms share."""
+    """Case changes, separators and scripts without spaces make words; long ones are stemmed."""
     assert split_words(text) == expected
 
 
 @given(st.text(max_size=80), st.integers(0, 6))
 def test_a_ranking_is_bounded_sorted_and_repeatable(text, most):
-    """At most so many, each once, by score; the same text has the same ranking."""
+    """At most `most` tools, each once, by score; the same text has the same ranking."""
     found = INDEX.rank_tools(text, most)
     assert len(found) <= most
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)

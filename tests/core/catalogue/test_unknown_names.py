@@ -1,4 +1,4 @@
-"""Names in a policy or a contract that mean no tool, and no argument, are found where they stand."""
+"""Names in a policy or contract that match no tool or argument are reported with their place."""
 
 import pytest
 
@@ -34,8 +34,8 @@ def limited(**fields):
         (limited(amount=1, field="amuont"), ("limits", 1, "field"), "amount"),
     ],
 )
-def test_a_name_that_means_nothing_is_found_with_what_it_may_mean(policy, place, meant):
-    """Every key that names a tool or an argument says where the name stands and what is near it."""
+def test_an_unknown_name_is_reported_with_the_nearest_one(policy, place, meant):
+    """Every key that names a tool or an argument reports its place and the nearest name."""
     [(found, text)] = unknown_names(policy, TOOLS)
     assert (found, text.endswith(f"Did you mean '{meant}'?")) == (place, True)
 
@@ -52,20 +52,20 @@ def test_a_name_that_means_nothing_is_found_with_what_it_may_mean(policy, place,
         (limited(tool="refund", amount=1, field="sum"), (*TOOLS, tool("refund", {"type": "object"}, version="2"))),
     ],
 )
-def test_a_name_that_means_something_is_not_found(policy, tools):
-    """One tool, or one of its versions, that has what is named, or may have it, is enough."""
+def test_a_known_name_is_not_reported(policy, tools):
+    """A name is known if one tool, or one of its versions, has it or may have it."""
     assert list(unknown_names(policy, tools, ("read_more",))) == []
 
 
-def test_a_limit_on_an_argument_that_no_tool_can_have_is_found():
-    """A tool that takes nothing has no argument to count, and the message says that there is none."""
+def test_a_limit_on_an_argument_that_no_tool_has_is_reported():
+    """A tool without arguments has none to count, and the message says so."""
     [(_, text)] = unknown_names(limited(tool="ping", amount=1, field="sum"), (tool("ping", NOTHING),))
     assert "ping does not have" in text
     assert "There are none." in text
 
 
-def test_a_limit_for_all_tools_on_an_argument_that_is_text_is_found():
-    """It is named with the tool whose every call it would refuse; tools that have a number there are not."""
+def test_a_limit_for_all_tools_on_a_text_argument_is_reported():
+    """The report names the tool whose every call it would refuse; tools with a number there are not named."""
     text = tool("pay", {"type": "object", "properties": {"amount": {"type": "string"}}})
     [(place, wrong)] = unknown_names(limited(amount=1, field="amount"), (text, *TOOLS))
     assert place == ("limits", 1, "field")
@@ -73,15 +73,15 @@ def test_a_limit_for_all_tools_on_an_argument_that_is_text_is_found():
 
 
 def test_of_many_names_some_are_listed():
-    """Where nothing is near, the message says what there is, and stays short in a large catalogue."""
+    """Without a near name the message lists the known ones, and stays short in a large catalogue."""
     tools = [tool(f"tool_{number}") for number in range(500)]
     [(_, text)] = unknown_names(Policy(access=AccessPolicy(deny=("xyz",))), tools)
     assert "Known: tool_0, " in text
     assert text.endswith(" and 440 more")
 
 
-def test_a_source_that_is_no_tool_is_found():
-    """A contract that bases itself on a tool there is none of is told with the nearest name."""
+def test_an_unknown_source_is_reported():
+    """A contract whose sources name no tool is reported with the nearest name."""
     note = tool("note", sources=("find_usr", "read_more"))
     free, all_of_them = tool("free", sources=()), tool("all")
     tools = (note, tool("find_user"), free, all_of_them)

@@ -40,7 +40,7 @@ from pokayoke.core.schema.schema import compile_schema
         ({"enum": list(range(14))}, "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"),
     ],
 )
-def test_wanted(node, words):
-    """What a place wants is said in plain words."""
+def test_expectations_are_plain_words(node, words):
+    """The expectation at a place is worded plainly."""
     schema = compile_schema(node)
     assert describe_expected(facts_at(schema, ()), schema) == words

@@ -71,7 +71,7 @@ def test_code_and_place(value, code, at):
 
 
 def test_everything_at_once():
-    """One look reports every problem, none of them twice."""
+    """One check reports every problem, each once."""
     found = check_value({"amount": 0, "currency": "X", "extra": 1, "more": 2, "tags": [1, 2]}, SCHEMA)
     places = [finding.at for finding in found]
     assert sorted(places) == ["/amount", "/currency", "/extra", "/more", "/tags/0", "/tags/1", "/user"]
@@ -121,7 +121,7 @@ def test_hint(value, says):
     ],
 )
 def test_a_hint_never_asks_for_what_was_refused(node, value, says):
-    """Where several rules hold for a place, the hint tells the one that failed."""
+    """If several rules apply to a place, the hint is about the one that failed."""
     hint = check_value({"a": value}, compile_schema({"properties": {"a": node}}))[0].hint
     assert says in hint
 
@@ -130,8 +130,8 @@ CLOSED = {"type": "array", "prefixItems": [{"type": "integer"}], "unevaluatedIte
 
 
 @pytest.mark.parametrize("node", [CLOSED, {"anyOf": [CLOSED, {"type": "null"}]}, {"anyOf": [{"$ref": "#/$defs/c"}]}])
-def test_a_value_that_breaks_a_keyword_nobody_explains_is_told_at_its_place(node):
-    """It is named beside everything else that is wrong, and not the whole value in its stead."""
+def test_a_value_that_breaks_an_unexplained_keyword_is_named(node):
+    """It is named at its place, in addition to all other problems."""
     schema = compile_schema({"properties": {"a": node, "b": {"type": "integer"}}, "$defs": {"c": CLOSED}})
     assert [(found.code, found.at) for found in check_value({"a": [1, 2], "b": "x"}, schema)] == [
         ("schema_mismatch", "/a"),
@@ -153,7 +153,7 @@ def test_a_tie_is_not_hidden():
 
 
 def test_root_is_named():
-    """The whole value is called what the caller calls it."""
+    """The whole value has the name that the caller gives it."""
     assert "`output`" in check_value([], SCHEMA, root="output")[0].hint
 
 
@@ -168,15 +168,15 @@ def test_hints_stay_short():
 
 
 def test_clarification_asks_for_the_required_fields():
-    """The required fields are asked for, with ranges and choices; without any, all fields; without any, just so."""
+    """The question lists the required fields with ranges and choices; without any, all fields."""
     assert "`user` (a text of 2 to 5" in clarification_question(SCHEMA)
     assert "amount" not in clarification_question(SCHEMA)
     assert "`a` (an integer)" in clarification_question(compile_schema({"properties": {"a": {"type": "integer"}}}))
     assert clarification_question(compile_schema(True)).endswith(".")
 
 
-def test_clarification_asks_for_what_was_put_right():
-    """Of a call whose corrections made it uncertain, the corrected places are asked for, each once."""
+def test_clarification_asks_for_corrected_places():
+    """For a call made uncertain by corrections, the question lists the corrected places, each once."""
     assert "`amount` (" in clarification_question(SCHEMA, [("amount",), ("amount",)])
     assert clarification_question(SCHEMA, [("amount",), ("amount",)]).count("`") == 2
 
@@ -238,12 +238,12 @@ PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}
     ],
 )
 def test_a_hint_is_about_the_branch_that_failed(node, value, said):
-    """What is said is what the one schema wants that refused the place; what others say of it is left out."""
+    """The hint says what the refusing branch expects, and nothing of other branches."""
     assert said in check_value(value, compile_schema(node))[0].hint
 
 
 def test_a_subschema_that_is_not_of_the_place_chooses_nothing():
-    """Then all that is said of the place counts."""
+    """For a foreign subschema all branches of the place count."""
     schema = compile_schema({"properties": {"n": OPERATION}})
     assert facts_of_branch(schema, ("n",), {}) == facts_at(schema, ("n",))
 
@@ -275,7 +275,7 @@ def test_law_findings_say_whether_it_is_valid(value):
 
 
 def test_places_are_remembered_within_bounds():
-    """Hints are the same whether a place was asked before or not, and endless invented names are not kept."""
+    """Hints are the same with and without the cache, and invented names do not fill it."""
     schema = compile_schema({"properties": {"a": {"enum": [1, 2]}}, "additionalProperties": {"type": "integer"}})
     first = check_value({"a": 3}, schema)
     assert check_value({"a": 3}, schema) == first

@@ -1,4 +1,4 @@
-"""Placeholders: what only stands for a value is found, what people really send is not."""
+"""Placeholders are found; values that people really send are not."""
 
 import msgspec
 import orjson
@@ -65,15 +65,15 @@ def test_a_backslash_written_once_is_found(written, lost):
 
 
 @pytest.mark.parametrize("text", STAND_INS)
-def test_stand_in_is_found(text):
-    """A text that only stands for a value is a placeholder, and the prefilter lets it through to the look."""
+def test_placeholders_are_found(text):
+    """A text that consists of a placeholder is found, and the prefilter lets it pass."""
     assert is_placeholder(text)
     assert may_hold_placeholder(orjson.dumps({"field": text}))
 
 
 @pytest.mark.parametrize("text", REAL)
-def test_real_value_is_not(text):
-    """What people and benchmarks use as values is left alone, also texts that contain a placeholder."""
+def test_real_values_are_left_alone(text):
+    """Values of people and benchmarks are left alone, also texts that contain a placeholder."""
     assert not is_placeholder(text)
 
 
@@ -94,7 +94,7 @@ def test_real_value_is_not(text):
     ],
 )
 def test_the_field_matters(field, text, is_one):
-    """A name in brackets is a placeholder where it names its own field; fields for patterns may hold any."""
+    """A name in brackets is a placeholder if it names its own field; fields for patterns may hold any."""
     assert is_placeholder(text, field) is is_one
 
 
@@ -122,7 +122,7 @@ def test_finding():
     ],
 )
 def test_the_schema_may_name_it(node, text):
-    """What the schema itself names at a place is a value there, and nowhere else."""
+    """A text that the schema names at a place is a value there, and nowhere else."""
     schema = compile_schema({"properties": {"a": node, "b": {"examples": "no list"}}}, draft="draft4")
     assert placeholder_findings({"a": text}, schema) == ()
     assert len(placeholder_findings({"b": text}, schema)) == 1
@@ -133,13 +133,13 @@ TEXTS = st.sampled_from([*STAND_INS, *REAL]) | st.text(max_size=12)
 
 @given(st.recursive(TEXTS | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=8))
 def test_law_the_prefilter_hides_none(value):
-    """Whatever the look finds, the prefilter on the JSON text lets through."""
+    """The prefilter lets every JSON text pass that holds a placeholder."""
     if find_placeholders(value):
         assert may_hold_placeholder(msgspec.json.encode(value))
 
 
 @given(st.from_regex(r"\A[<{\[$.TFXxIiYyEeRrCcPpAa…][A-Za-z_\- .HERhere{}<>$\]]{0,30}\Z"))
 def test_law_the_prefilter_hides_no_odd_spelling(text):
-    """The prefilter and the look agree on odd mixtures of their own parts, too."""
+    """Prefilter and search agree on odd mixtures of their own parts too."""
     if is_placeholder(text):
         assert may_hold_placeholder(orjson.dumps([text]))

@@ -8,7 +8,7 @@ from pokayoke.errors import ContractError
 
 
 def test_the_key_argument_is_hidden_from_the_model():
-    """The model neither sees nor may send it, and it is required of nobody."""
+    """The model does not see the key argument, may not send it, and need not."""
     contract = made(key_argument="key")
     assert "key" not in contract.model_schema["properties"]
     assert contract.model_schema["required"] == ["user"]
@@ -59,7 +59,7 @@ def test_async_handlers_are_recognised():
     ],
 )
 def test_the_schema_of_a_key_argument_takes_a_ledger_key(declared):
-    """A schema that no key fits would refuse every call, or would be broken by every one."""
+    """A schema that no ledger key fits is refused: every call would break it."""
     schema = {"type": "object", "properties": {"a/k": declared}, "$defs": {"short": {"type": "string", "maxLength": 9}}}
     with pytest.raises(ContractError, match="'a/k' takes no ledger key"):
         Contract.from_schema("pay", schema, key_argument="a/k")

@@ -46,7 +46,7 @@ def test_a_contract_cannot_be_changed_only_replaced():
 
 
 def test_calling_a_contract_calls_the_function():
-    """A contract is used like its handler in tests; without one, the error says so."""
+    """Tests call a contract like its handler; without a handler the error says so."""
     assert made(handler=lambda user, key="": user + "!")("u") == "u!"
     assert made(handler=lambda user, key: user, function=lambda user: "as written")("u") == "as written"
     with pytest.raises(ContractError, match="no handler"):
@@ -76,7 +76,7 @@ def test_documents_for_references_are_handed_in():
 
 
 def test_a_tool_defined_in_code_must_promise_something():
-    """Strict refuses exactly the code-defined tools without an output contract, and names the fix."""
+    """Strict mode refuses exactly the code-defined tools without an output contract, and names the fix."""
     silent = made(defined_in_code=True)
     require_output_contract([made(), made(defined_in_code=True, output_schema="text")], ToolOutputPolicy())
     require_output_contract([silent], ToolOutputPolicy(schema="declared"))

@@ -38,7 +38,7 @@ from pokayoke.errors import ContractError
     ],
 )
 def test_declared(field, corrector, before, after):
-    """A corrector that the contract names makes the value fit, and the change says that it was declared."""
+    """A corrector that the contract names makes the value fit, and the change is recorded as declared."""
     prepared = correct_arguments({field: before}, order({field: corrector}), kinds=WRITE)
     assert equal_json(prepared.value, {field: after})
     assert [item.kind for item in prepared.corrections] == ["declared"]
@@ -77,8 +77,8 @@ def test_declared(field, corrector, before, after):
         ("amount", (lambda value: 5, lambda value: 6), "seven"),
     ],
 )
-def test_not_what_was_declared(field, corrector, before):
-    """A corrector leaves alone what it cannot read without doubt; answers that differ or misfit count for nothing."""
+def test_ambiguous_values_are_left_alone(field, corrector, before):
+    """A corrector leaves an ambiguous value alone; answers that differ or do not fit do not count."""
     assert isinstance(outcome(field, before, corrector), tuple)
 
 

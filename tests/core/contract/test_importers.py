@@ -38,7 +38,7 @@ def test_openai_definitions_that_are_none(definition):
 
 @pytest.mark.parametrize(("key", "reader"), [("input_schema", "from_anthropic"), ("inputSchema", "from_mcp")])
 def test_a_definition_of_another_kind_is_no_function_without_parameters(key, reader):
-    """Its schema would be passed over, and every call of it refused: the error names who reads it."""
+    """Its schema would be ignored and every call refused, so the error names the reader to use."""
     with pytest.raises(ContractError, match=f"'pay' is another kind of definition. Read it with Contract.{reader}"):
         Contract.from_openai({"name": "pay", key: ORDER})
 

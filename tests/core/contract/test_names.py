@@ -25,5 +25,5 @@ def test_names_that_can_be_mistaken_are_refused(name, words):
     "name", ["get_user", "http.get", "a b", "查询天气", "find_査詢", "перевод", "größe", "get-user/v2", "검색tool"]
 )
 def test_honest_names_of_any_language_are_accepted(name):
-    """One script, or Latin beside Chinese, Japanese or Korean, is fine."""
+    """One script, or Latin with Chinese, Japanese or Korean, is accepted."""
     assert Contract.from_schema(name, {"type": "object"}).name == name

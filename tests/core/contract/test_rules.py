@@ -25,7 +25,7 @@ class RefusedError(Exception):
 
 
 def test_lists_become_tuples_and_roots_become_texts(tmp_path):
-    """What YAML or a hurried hand gives as a list is kept as a tuple; a single root and a Path are roots."""
+    """A list is stored as a tuple; a single root and a Path become roots."""
     contract = made(
         identity=["user"], roles=["admin"], paths={"file": tmp_path, "files": ["/a", tmp_path], "maybe": "/b"}
     )
@@ -187,8 +187,8 @@ def test_contradictions_are_refused_with_the_way_out(fields, words):
         ({"type": "object", "properties": {"any": {}}}, "/any/where/*/at"),
     ],
 )
-def test_a_rule_about_a_place_that_may_be_there_is_taken(output, at):
-    """A place that the schema describes, or says nothing about, may be looked at."""
+def test_a_rule_about_a_possible_place_is_accepted(output, at):
+    """A rule may name a place that the schema describes, or says nothing about."""
     assert made(output_schema=output, invariants=(Range(at, min=1),)).invariants
 
 
@@ -205,7 +205,7 @@ def test_a_rule_about_a_place_that_may_be_there_is_taken(output, at):
     ],
 )
 def test_a_handler_that_no_call_fits_is_refused(handler, words):
-    """Its parameters are named as the schema names the arguments."""
+    """A handler whose parameters differ from the arguments of the schema is refused."""
     with pytest.raises(ContractError, match="pay: ") as caught:
         made(handler=handler)
     assert words in str(caught.value)
@@ -223,8 +223,8 @@ def test_a_handler_that_no_call_fits_is_refused(handler, words):
         ({"type": "object", "patternProperties": {"^t": {}}, "additionalProperties": False}, lambda total: None),
     ],
 )
-def test_a_handler_that_some_call_fits_is_taken(schema, handler):
-    """Any name, a default, a wrapper, an unknown signature and an open schema leave room."""
+def test_a_handler_that_some_call_fits_is_accepted(schema, handler):
+    """Any name, a default, a wrapper, an unknown signature and an open schema are accepted."""
     assert Contract.from_schema("pay", schema, handler=handler).handler is handler
 
 
@@ -243,7 +243,7 @@ def test_arguments_are_an_object(schema):
 
 
 def test_a_schema_that_no_call_can_fit_is_refused():
-    """A closed object that requires what it does not name would be an exchange without end; an open one would not."""
+    """A closed object that requires an undeclared name would refuse every call; an open one would not."""
     schema = {"type": "object", "properties": {"a": {}}, "required": ["b"]}
     with pytest.raises(ContractError, match="requires 'b' and allows no such property"):
         Contract.from_schema("t", {**schema, "additionalProperties": False})

@@ -43,8 +43,8 @@ WIDE = {
         (WIDE, [{f"field{sign.upper()}name": 1 for sign in "abcdefghijklmnopqrstuvwxyz"}] * 80),
     ],
 )
-def test_what_takes_very_many_steps_is_given_up(item, value):
-    """Hundreds of corrections whose proofs are dear end in a moment, with what is wrong and with nothing changed."""
+def test_very_many_steps_are_given_up(item, value):
+    """Hundreds of corrections with expensive proofs end in a moment, with findings and without a change."""
     long = one({"type": "array", "items": item})
     began = time.process_time()
     prepared = correct_arguments({"v": value}, long, kinds=READ)
@@ -60,7 +60,7 @@ def test_unknown_field_is_never_dropped():
 
 
 def test_missing_is_never_filled():
-    """A required field is asked for, also where the schema has a default."""
+    """A missing required field is a finding, even if the schema has a default."""
     assert correct_arguments({}, one({"type": "integer", "default": 3}), kinds=READ).findings[0].code == "missing_field"
 
 
@@ -85,7 +85,7 @@ def test_null_for_an_absent_optional():
     ],
 )
 def test_envelope(sent):
-    """An envelope that holds exactly the arguments is opened, and what is inside corrected."""
+    """An envelope that holds exactly the arguments is opened, and its content corrected."""
     prepared = correct_arguments(sent, one(INTEGER), kinds=WRITE)
     assert prepared.value == {"v": 1}
     assert prepared.corrections[0].rule == "envelope"
@@ -107,7 +107,7 @@ def test_envelope(sent):
     ],
 )
 def test_no_envelope(sent):
-    """Anything beside the arguments, another tool's name, or a misfit inside keeps it closed."""
+    """Another field, another tool's name, or invalid content keeps it closed."""
     assert correct_arguments(sent, one(INTEGER), kinds=READ).findings
 
 
@@ -128,7 +128,7 @@ def test_wrong_whole(whole):
 
 
 def test_a_rule_about_the_whole_beside_one_about_a_field():
-    """What is wrong with the whole and with a field are two findings, and nothing is exchanged between them."""
+    """Problems of the whole and of a field are two findings, and nothing is swapped."""
     made = contract({"type": "object", "properties": {"v": INTEGER}, "not": {"required": ["w"]}})
     found = correct_arguments({"v": "two", "w": 1}, made, kinds=READ).findings
     assert sorted(finding.at for finding in found) == ["", "/v"]
@@ -204,7 +204,7 @@ def test_alike_with_other_results():
 
 
 def test_values_in_each_others_place():
-    """Two fields that would fit with each other's value are left alone: exchanged or misspelt, nobody knows."""
+    """Two fields that would fit with swapped values are left alone: swapped or misspelt is unknown."""
     schema = {
         "type": "object",
         "properties": {"place": STRING, "items": STRINGS, "n": INTEGER, "l": {"properties": {"m": INTEGER}}},
@@ -262,13 +262,13 @@ def test_rounds_are_bounded():
     ],
 )
 def test_names_by_other_rules(schema):
-    """Whichever keyword speaks against a name, the loop ends with an answer."""
+    """The search ends with an answer, whichever keyword refuses a name."""
     made = contract({"type": "object", "properties": {"user_name": STRING}, **schema})
     assert correct_arguments({"user_nam_": "x", "long_name_": 1}, made, kinds=READ).value
 
 
 def test_no_json_value():
-    """Python values that are no JSON are a finding, not an exception, with and without a dump."""
+    """Python values that are no JSON are a finding, not an exception."""
     for canonical in (None, b"{}"):
         for odd in ({1, 2}, object()):
             found = correct_arguments({"v": odd}, one({}), kinds=READ, canonical=canonical).findings
@@ -327,7 +327,7 @@ NAMES = st.sampled_from([*SCHEMA["properties"], "Count", "userName", "pirce", "a
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.sampled_from([WRITE, READ, (), ("equivalent",)]))
 def test_laws(value, kinds):
-    """Touching nothing in place; valid or refused; twice is once; only allowed classes; all of it recorded."""
+    """Nothing is changed in place; the result is valid or refused; a second run changes nothing; all is recorded."""
     before = copy.deepcopy(value)
     prepared = correct_arguments(value, LAWFUL, kinds=kinds)
     assert value == before
@@ -348,13 +348,13 @@ def test_laws(value, kinds):
 
 
 def test_law_no_value_appears_from_nowhere():
-    """A required field that is absent stays absent whatever else is corrected."""
+    """A missing required field stays missing whatever else is corrected."""
     prepared = correct_arguments({"price": "2", "ok": "true"}, LAWFUL, kinds=READ)
     assert [finding.at for finding in prepared.findings] == ["/count"]
 
 
 def test_a_declared_field_is_no_envelope():
-    """A field the schema declares is a value, even if it is called like an envelope and holds all arguments."""
+    """A declared field is a value, even if it is named like an envelope and holds all arguments."""
     schema = {
         "type": "object",
         "properties": {"input": {"type": "string"}, "sku": {"type": "string"}},

@@ -22,8 +22,8 @@ def test_an_answer_that_harms_is_no_rival():
     assert correct_arguments({"v": ["A", "x"]}, made, kinds=WRITE).value == {"v": ["A", "B"]}
 
 
-def test_what_is_declared_comes_before_a_guess_also_for_alike_items():
-    """Two items that the same corrector settles are settled by it, as one would be."""
+def test_declared_corrections_come_before_guesses_for_alike_items():
+    """Two items that the same corrector settles are settled by it, like a single one."""
     schema = {"type": "object", "properties": {"codes": {"type": "array", "items": {"type": "string"}}}}
     asked = Contract.from_schema("f", schema, correctors={"/codes/*": lambda code: str(code).zfill(3)})
     for codes, right in (([7], ["007"]), ([7, 8], ["007", "008"])):
@@ -32,8 +32,8 @@ def test_what_is_declared_comes_before_a_guess_also_for_alike_items():
         assert {item.kind for item in prepared.corrections} == {"declared"}
 
 
-def test_only_what_is_invalid_is_shown_to_a_corrector():
-    """A corrector never sees a value that fits, nor one that another spelling of the same value settles."""
+def test_a_corrector_gets_only_invalid_values():
+    """It gets no value that fits, and none that another spelling of the same value settles."""
     seen = []
     made = order({"amount": lambda value: seen.append(value) or 1})
     for value in (5, "5"):
@@ -51,7 +51,7 @@ def test_nested_fields():
 
 @pytest.mark.parametrize("sent", [{"grams": "2件"}, {"rows": [{"n": "2件"}]}, {"rows": "2件"}])
 def test_no_other_field(sent):
-    """The corrector of one field says nothing about another one, beside it or below."""
+    """The corrector of one field does not touch another one."""
     for made in (order({"amount": "counter_suffix"}), order({"/rows/*": lambda value: {"n": 2}})):
         assert [item.code for item in correct_arguments(sent, made, kinds=WRITE).findings] == ["wrong_type"]
 
@@ -108,7 +108,7 @@ def test_a_failing_corrector_stops_the_call():
 
 
 def test_interrupts_pass():
-    """The user's own interrupt is not swallowed."""
+    """A KeyboardInterrupt is not swallowed."""
     with pytest.raises(KeyboardInterrupt):
         outcome("amount", "seven", raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
@@ -116,7 +116,7 @@ def test_interrupts_pass():
 
 
 def test_user_code_gets_a_copy():
-    """What a corrector does to the value it is shown does not reach the call."""
+    """A change that a corrector makes to its argument does not reach the call."""
     value = {"amount": [{"deep": 1}, 2]}
     correct_arguments(value, order({"amount": lambda item: item[0].clear()}), kinds=WRITE)
     assert value == {"amount": [{"deep": 1}, 2]}

@@ -28,7 +28,7 @@ from pokayoke.core.correct.correct import correct_arguments
     ],
 )
 def test_field_names(sent, meant, kind):
-    """Case and separators of a name carry no meaning; one slip in a long word is a likely typo."""
+    """Case and separators of a name have no meaning; one slip in a long word is a likely typo."""
     prepared = correct_arguments(sent, contract(FIELDS), kinds=READ)
     assert prepared.value == meant
     assert (prepared.corrections[0].rule, prepared.corrections[0].kind) == ("field_name", kind)
@@ -92,27 +92,27 @@ def test_field_names_left_alone(sent):
     ],
 )
 def test_another_name_is_not_another_spelling(field, sent):
-    """Signs outside ASCII, a minus sign and what stands between digits are part of a name; words differ by either end."""
+    """Signs outside ASCII, a minus sign and separators between digits belong to a name."""
     schema = {"type": "object", "properties": {field: INTEGER}, "additionalProperties": False}
     assert correct_arguments({sent: 1}, contract(schema), kinds=READ).findings
 
 
 def test_dashes_and_digits_of_another_spelling_are_the_same_name():
-    """A flag as a command line has it, and digits that are parted from a word, carry no meaning."""
+    """Dashes of a command line, and a separator between a word and digits, have no meaning."""
     schema = {"type": "object", "properties": {"dry_run": INTEGER, "line1": INTEGER}, "additionalProperties": False}
     prepared = correct_arguments({"--dry-run": 1, "line_1": 2}, contract(schema), kinds=WRITE)
     assert prepared.value == {"dry_run": 1, "line1": 2}
 
 
 def test_a_name_in_quotes_is_the_same_name():
-    """Quotes, dots and slashes around the words of a name carry no meaning."""
+    """Quotes, dots and slashes around the words of a name have no meaning."""
     for sent in ('"user_id"', "user.id", "user/id", "`userId`", "user:id"):
         assert correct_arguments({sent: "u"}, contract(FIELDS), kinds=WRITE).value == {"user_id": "u"}
 
 
 @pytest.mark.timeout(30)
 def test_very_many_unknown_names_are_not_compared():
-    """Nobody means thousands of fields at once: the work stays bounded (the bound only catches a hang)."""
+    """The work for thousands of unknown names is bounded (the limit only catches a hang)."""
     sent = {f"user_idx{n}": 1 for n in range(20_000)}
     assert correct_arguments(sent, contract(FIELDS), kinds=READ).findings
 
@@ -124,15 +124,15 @@ def test_numbered_fields_are_not_typos():
 
 
 def test_two_typos_of_one_field():
-    """In an open object, too, nobody chooses between two fields that may be meant."""
+    """Two names that may mean one field are left alone, in an open object too."""
     schema = {"type": "object", "properties": {"amount": INTEGER}, "required": ["amount"]}
     assert correct_arguments({"ammount": 2}, contract(schema), kinds=READ).value == {"amount": 2}
     for sent in ({"ammount": 2, "amuont": 3}, {"Amount": 2, "ammount": 3}):
         assert correct_arguments(sent, contract(schema), kinds=READ).findings
 
 
-def test_what_a_name_means_is_found_out_for_each_object():
-    """A name that means a field in one item of a list means nothing in another that has the field."""
+def test_names_are_matched_per_object():
+    """A name that means a field in one item of a list means nothing in an item that has the field."""
     rows = one({"type": "array", "items": ITEM})
     assert correct_arguments({"v": [{"N": 1}, {"n_": 2}]}, rows, kinds=WRITE).value == {"v": [{"n": 1}, {"n": 2}]}
     for first in ({"N": 1}, {"n": 1}):
@@ -140,7 +140,7 @@ def test_what_a_name_means_is_found_out_for_each_object():
 
 
 def test_a_renamed_value_that_fits_is_as_it_was():
-    """What fits under its right name is not spelled in another way, too."""
+    """A value that fits under its right name is not changed."""
     made = contract({"properties": {"user_name": {"type": ["string", "integer"]}}, "additionalProperties": False})
     assert correct_arguments({"userName": "5"}, made, kinds=WRITE).value == {"user_name": "5"}
 

@@ -19,7 +19,7 @@ class Odd(int):
 
 
 def test_input_model_agrees():
-    """An input model that changes nothing leaves the very object."""
+    """An input model that changes nothing leaves the same object."""
     value = {"amount": 2, "rows": [{"n": 1}]}
     prepared = correct_arguments(value, order(validate_input=lambda args: ({**args, "amount": 2.0}, ())), kinds=WRITE)
     assert prepared.value is value
@@ -54,7 +54,7 @@ def test_input_model_needs_the_class():
 
 
 def test_input_model_refuses():
-    """What the input model finds is passed on, and nothing is changed; what the schema refuses it cannot let pass."""
+    """Findings of the input model are returned without a change; it cannot accept what the schema refuses."""
     seven = correct_arguments({"amount": "seven"}, order(validate_input=lambda args: ({"amount": 7}, ())), kinds=WRITE)
     assert [item.code for item in seven.findings] == ["wrong_type"]
     finding = Finding("invalid_argument", "/amount")
@@ -80,14 +80,14 @@ def test_input_model_refuses():
     ],
 )
 def test_input_model_misbehaves(model):
-    """A model that raises, returns what cannot be used, or never settles is a finding that blames the policy."""
+    """A model that raises, returns an unusable value, or never settles is a finding that blames the policy."""
     prepared = correct_arguments({"amount": 1}, order(validate_input=model), kinds=WRITE)
     assert [(item.code, item.blame) for item in prepared.findings] == [("corrector_failed", "policy")]
     assert prepared.value == {"amount": 1}
 
 
 def test_input_model_gets_a_copy():
-    """What the model does to the arguments it is shown does not reach the call."""
+    """A change that the model makes to its argument does not reach the call."""
 
     def model(args):
         args["rows"].append(1)

@@ -27,8 +27,8 @@ from pokayoke.core.schema.facts import facts_at
 
 
 @pytest.mark.parametrize("before", [0, 600])
-def test_many_wrong_choices_out_of_very_many_are_judged_at_once(before):
-    """64 values that are none of 90,000 choices take a moment, whatever other places were asked about before."""
+def test_many_wrong_choices_out_of_very_many_take_a_moment(before):
+    """64 values that are none of 90,000 choices take a moment, whatever was checked before."""
     choices = [f"choice number {number}" for number in range(90_000)]
     long = one({"type": "object", "properties": {"n": NUMBERS, "c": {"type": "array", "items": {"enum": choices}}}})
     for number in range(before):
@@ -218,7 +218,7 @@ def test_equivalent(node, before, after, rule):
     ],
 )
 def test_refused(node, value):
-    """What may mean something else, or nothing, is refused for every class, and comes back as it came; twice, too."""
+    """An ambiguous value is refused in every class and returned unchanged, also the second time."""
     for given_value, schema in (({"v": value}, node), ({"v": [value, value]}, {"type": "array", "items": node})):
         for canonical in (None, json.dumps(given_value).encode()):
             prepared = correct_arguments(given_value, one(schema), kinds=READ, canonical=canonical)
@@ -229,7 +229,7 @@ def test_refused(node, value):
 
 
 def test_an_object_with_a_gap_is_no_item():
-    """An object that lacks a field of an item is not called one: what is asked for is a list."""
+    """An object that lacks a field of an item is not wrapped: the finding expects a list."""
     node = {"type": "array", "items": {"properties": {"n": INTEGER, "m": INTEGER}, "required": ["n", "m"]}}
     assert [finding.at for finding in correct_arguments({"v": {"n": 1}}, one(node), kinds=READ).findings] == ["/v"]
 
@@ -239,7 +239,7 @@ def test_an_object_with_a_gap_is_no_item():
     [(STRING, 12, "12", '"12"'), (STRINGS, "New York", ["New York"], '["New York"]'), (STRINGS, 7, ["7"], '["7"]')],
 )
 def test_likely(node, before, after, suggestion):
-    """A guess runs for reads only; for writes it comes back as a hint that names field and value."""
+    """A guess runs for reads only; for writes it becomes a hint that names field and value."""
     read = correct_arguments({"v": before}, one(node), kinds=READ)
     assert read.value == {"v": after}
     assert read.corrections[0].kind == "likely"
@@ -251,7 +251,7 @@ def test_likely(node, before, after, suggestion):
 
 @pytest.mark.parametrize("mark", "،·‧；—«")
 def test_marks_of_every_script_may_separate_items(mark):
-    """A text with a mark that may stand between items is not one item, whatever script the mark is of."""
+    """A text with a mark that may separate items is not one item, in any script."""
     contract = Contract.from_schema("tool", {"properties": {"l": {"type": "array", "items": {"type": "string"}}}})
     for text in (f"Milk{mark}Eggs", f"Milk{mark} Eggs"):
         assert correct_arguments({"l": text}, contract, kinds=("equivalent", "declared", "likely")).findings

@@ -15,5 +15,5 @@ from pokayoke.core.flow.events import reason_of
     ],
 )
 def test_reasons_in_the_trace(finding, reason):
-    """A room's own words come first, then code and place."""
+    """A finding's own reason comes first, then code and place."""
     assert reason_of(finding) == reason

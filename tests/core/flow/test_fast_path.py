@@ -1,4 +1,4 @@
-"""The look that is enough for the usual call says what the rooms say, or nothing."""
+"""The fast paths of calls and outputs agree with the slow ones, or leave the decision to them."""
 
 import json
 from unittest import mock
@@ -113,8 +113,8 @@ def decided(steps):
 )
 @example(text='{"name": "a"}', name="save", reason="stop", confidence=None, failures=0)
 @example(text='{"name": "a"}', name="save", reason="stop", confidence=None, failures=3)
-def test_a_call_decided_at_a_glance_is_decided_as_in_the_rooms(effect, mode, text, name, reason, confidence, failures):
-    """Whatever the look decides, the rooms decide alike, field by field; and an ordinary call is decided by it."""
+def test_the_fast_path_decides_like_the_slow_one(effect, mode, text, name, reason, confidence, failures):
+    """A call that the fast path decides is decided alike by the slow one, and usual calls are decided fast."""
     # Where a rule objects to a path, the look leaves that to the next step: see below.
     paths = {"path": ("/srv/data",)} if mode == "monitor" else {}
     tool = Contract.from_schema("save", FIELDS, output_schema="text", effect=effect, paths=paths)
@@ -143,8 +143,8 @@ class Claims:
         return f"c-{step}"
 
 
-def up_to_the_door(call, scene):
-    """What a call comes to before it needs anything but its paths, and the events on the way."""
+def run_until_admission(call, scene):
+    """Return the first step of a call after its paths, or its end, and the events so far."""
     steps, events = admit_call(call, scene), []
     try:
         step = next(steps)
@@ -170,29 +170,29 @@ def workspace(tmp_path_factory):
 @pytest.mark.parametrize("effect", ["read", "write"])
 @pytest.mark.parametrize("mode", ["enforce", "monitor"])
 @given(path=TEXTS | st.none() | st.integers() | st.lists(TEXTS | st.integers(), max_size=2))
-def test_a_path_seen_at_a_glance_ends_as_in_the_rooms(workspace, effect, mode, path):
-    """Whatever stands in a path field, a call comes to the same end before its tool, with the same events."""
+def test_a_path_argument_ends_alike_on_both_paths(workspace, effect, mode, path):
+    """For any value of a path field, both paths give the same end before the tool and the same events."""
     fields = {**FIELDS, "properties": {**FIELDS["properties"], "path": {}}}
     tool = Contract.from_schema("save", fields, output_schema="text", effect=effect, paths={"path": (workspace,)})
     call, ends = ToolCall("c", "save", json.dumps({"name": "a", "path": path})), []
     scene = msgspec.structs.replace(scene_of([tool], Policy(mode=mode), Seen()), claimant=Claims())
     for look in (judge.prepare_call_fast, lambda *_: None):
         with mock.patch.object(flow, "prepare_call_fast", look):
-            ends.append(up_to_the_door(call, msgspec.structs.replace(scene, view=Seen())))
+            ends.append(run_until_admission(call, msgspec.structs.replace(scene, view=Seen())))
     assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize(("most", "seen"), [(13, True), (12, False)])
-def test_a_text_over_its_limit_is_left_to_the_rooms(most, seen):
-    """The look keeps to the policy's limit to the character."""
+def test_a_text_over_its_limit_is_left_to_the_slow_path(most, seen):
+    """The fast path keeps the policy's limit to the character."""
     tool = Contract.from_schema("save", FIELDS, output_schema="text")
     policy = Policy(validation=ValidationPolicy(intake=IntakePolicy(max_chars=most)))
     found = judge.prepare_call_fast(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], policy, Seen()))
     assert (found is not None) is seen
 
 
-def test_contracts_with_code_of_their_own_are_never_decided_at_a_glance():
-    """A user's validator and correctors always get their turn."""
+def test_contracts_with_user_code_take_the_slow_path():
+    """A user's validators always run."""
     tool = Contract.from_schema("save", FIELDS, output_schema="text", validate_input=lambda value: (value, ()))
     assert judge.prepare_call_fast(ToolCall("c", "save", '{"name": "a"}'), scene_of([tool], Policy(), Seen())) is None
 
@@ -224,8 +224,8 @@ CONTRACTS = [
 @example(CONTRACTS[6], {"a": float("nan")})
 @example(CONTRACTS[6], {"a": 10**400})
 @example(CONTRACTS[6], {"a": [{"b": ()}, b"c"]})
-def test_an_answer_judged_at_a_glance_is_judged_as_in_the_rooms(contract, raw):
-    """Whatever the look says about an answer, the rooms say alike; and an ordinary answer is judged by it."""
+def test_the_fast_output_check_agrees_with_the_full_one(contract, raw):
+    """An answer that the fast check decides is decided alike by the full one, and usual answers are decided fast."""
     policy = ToolOutputPolicy()
     quick, whole = (
         output._check_output_fast(raw, contract, policy),

@@ -32,13 +32,13 @@ def contract(effect="read", **fields):
     ],
 )
 def test_who_is_offered_a_tool(access, roles, principal, shown):
-    """Deny wins, an allow-list hides the rest, and of the contract's and the configuration's roles one each is needed."""
+    """Deny wins, an allow-list hides the rest, and contract and policy each demand one of their roles."""
     force = build_snapshot([contract(roles=roles)], Policy(access=access))
     assert (force.offered_tools(principal) != [], force.is_offered("tool", principal)) == (shown, shown)
 
 
 def test_monitor_mode_offers_what_it_would_deny():
-    """Where every call runs every tool is offered: a trial says what enforcing would refuse, and changes nothing."""
+    """In monitor mode every tool is offered, because every call runs."""
     force = build_snapshot([contract()], Policy(mode="monitor", access=AccessPolicy(deny=("tool",))))
     assert [one.name for one in force.offered_tools(None)] == ["tool"]
     assert force.is_offered("tool", None)
@@ -54,15 +54,15 @@ def test_monitor_mode_offers_what_it_would_deny():
     ],
 )
 def test_the_guards_own_tools_need_not_be_allowed(access, offered):
-    """An allow-list is about the host's tools; the guard's own are taken away by name only."""
+    """An allow-list is about the host's tools; the guard's own are denied by name only."""
     ours = Contract.from_schema("ours", {"type": "object"}, output_schema="text", effect="read")
     force = build_snapshot([contract()], Policy(access=access), own=[ours])
     assert [one.name for one in force.offered_tools(None)] == offered
     assert [force.is_offered(name, None) for name in ("tool", "ours", "nobodys")] == [True, "ours" in offered, None]
 
 
-def test_a_snapshot_finds_by_spelling_and_says_what_is_unknown():
-    """The plan of a name, or the finding that there is none."""
+def test_a_snapshot_finds_plans_by_spelling():
+    """A name gives its plan, or the finding that it is unknown."""
     taken = build_snapshot([contract()], Policy())
     assert taken.find_plan("Tool").contract.name == "tool"
     assert taken.find_plan("other").code == "unknown_tool"

@@ -39,6 +39,6 @@ def contract(effect="read", **fields):
         (Returned({}), {}, False),
     ],
 )
-def test_what_may_be_tried_again(reaction, fields, transient):
-    """Only failures that may go away and cannot have had an effect are repeated."""
+def test_transient_failures_are_retried(reaction, fields, transient):
+    """Only failures that may pass and had no effect are retried."""
     assert is_transient(contract(**fields), reaction) is transient

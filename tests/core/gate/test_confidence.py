@@ -25,6 +25,6 @@ from pokayoke.core.gate.confidence import call_confidence
     ],
 )
 def test_confidence(repairs, corrections, given_value, expected):
-    """The heuristic of the design; what the host gave is lowered by at most 0.15."""
+    """The confidence follows the documented deductions; the host's own is lowered by at most 0.15."""
     made = [Correction(at, rule, 1, 2, kind) for at, rule, kind in corrections]
     assert call_confidence(repairs, made, given_value) == expected

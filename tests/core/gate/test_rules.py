@@ -33,13 +33,13 @@ def contract(effect="read", **fields):
         ({"all": []}, None),
     ],
 )
-def test_path_rules_look_at_every_path(arguments, at):
+def test_path_rules_check_every_path(arguments, at):
     """Single paths and lists of paths are checked, and anything else is no path."""
     tool = contract(schema=PATHS, paths={"path": ("/srv/root",), "all": ("/srv/root",)})
     found = first_finding(rules_for(tool, Policy()), RuleInput(tool, arguments, 1.0, None))
     assert (found.at if found else None) == at
 
 
-def test_an_unlisted_code_is_a_matter_of_arguments():
-    """Every refusal has a stop reason; what is not listed is the arguments' fault."""
+def test_an_unlisted_code_means_invalid_arguments():
+    """Every refusal has a stop reason; for unlisted codes it is invalid_arguments."""
     assert stop_reason_for(Finding(code="missing_field")) == "invalid_arguments"

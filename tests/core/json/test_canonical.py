@@ -117,7 +117,7 @@ def test_huge_and_tiny_numbers_are_spelt_as_in_rfc_8785(number):
         -0.0,
     ],
 )
-def test_what_only_looks_respelt_is_looked_at(value):
-    """A text that looks like a number, and a number that is spelt otherwise, both end in the canonical form."""
+def test_texts_that_look_like_numbers_are_checked(value):
+    """A text that looks like a number, and a number that RFC 8785 spells otherwise, both get the canonical form."""
     assert canonical_bytes(value) == rfc8785.dumps(value)
     assert canonical_bytes(value, dump_compact(value, sort=True)) == canonical_bytes(value)

@@ -25,7 +25,7 @@ def test_the_text_is_what_orjson_writes(value, sort):
 
 
 def test_unknown_values_go_through_the_default():
-    """The default is asked, and without one it is a TypeError."""
+    """The default converts unknown values; without one they raise a TypeError."""
     assert dump_exact_size({"a": {1}}, default=sorted) == b'{"a":[1]}'
     with pytest.raises(TypeError):
         dump_exact_size({1})
@@ -33,7 +33,7 @@ def test_unknown_values_go_through_the_default():
 
 @pytest.mark.parametrize("size", [0, 10, 600, 5_000, 100_000])
 def test_a_text_takes_little_more_memory_than_it_has_bytes(size):
-    """A hundred texts that are kept take their length and a bytes object's head each."""
+    """A hundred dumps take their length and the header of a bytes object each."""
     value = "x" * size
     tracemalloc.start()
     try:
@@ -53,7 +53,7 @@ ANY_JSON = st.recursive(
 
 @given(ANY_JSON)
 def test_the_compact_dump_is_that_of_the_fast_encoder(value):
-    """Where the fast encoder can dump a value, the dump is its; elsewhere it is still the same value."""
+    """If orjson can dump a value, the dump is its; otherwise the dump is still the same value."""
     try:
         expected = orjson.dumps(value)
     except TypeError:

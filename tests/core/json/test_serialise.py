@@ -1,4 +1,4 @@
-"""Python objects become JSON faithfully, or the finding says what cannot and where."""
+"""Python objects become JSON faithfully, or a finding names what cannot and where."""
 
 import collections
 import dataclasses
@@ -279,7 +279,7 @@ def test_what_has_no_json_form_is_a_finding(value, code, at):
 
 
 def test_a_coroutine_is_a_finding():
-    """A coroutine that somebody forgot to await is not a result."""
+    """A coroutine that was not awaited is not a result."""
     waiting = _coroutine()
     assert to_json_value([waiting]).code == "not_serialisable"
     waiting.close()
@@ -329,7 +329,7 @@ class Endless(dict):
     ids=lambda value: type(value).__name__,
 )
 def test_the_cap_holds_while_serialising(value):
-    """A structure that would grow without end is refused at the cap, quickly, whatever it is made of."""
+    """A structure without end is refused at the limit, quickly, whatever it is made of."""
     began = time.monotonic()
     result = to_json_value(value, max_bytes=800_000)
     assert isinstance(result, Finding)
@@ -345,7 +345,7 @@ def test_the_cap_counts_bytes():
 
 
 def test_a_plain_value_is_copied():
-    """What the tool goes on changing after it returned does not change what was checked."""
+    """Changes that the tool makes after returning do not change the checked value."""
     mine = {"a": [1]}
     result = serialise(mine)
     mine["a"].append(2)
@@ -391,7 +391,7 @@ def test_a_decimal_is_a_number_only_where_no_digit_is_lost(number, expected):
     [(False, "false"), (10**30, str(10**30)), (Level.HIGH, "3"), (clock(1), "01:00:00"), (object(), None), (b"", None)],
 )
 def test_a_key_has_its_json_spelling_or_none(key, text):
-    """Keys are spelt as JSON spells the value; what JSON cannot spell is no key."""
+    """A key is spelt as JSON spells the value; a value without such a spelling is no key."""
     assert json_key(key) == text
 
 
@@ -541,7 +541,7 @@ def test_arrays_and_frames_that_would_lose_something_are_findings(value, code):
 
 
 def test_an_array_of_one_that_returns_itself_is_refused():
-    """A scalar of a precision Python does not have (its own kind comes back) is no number we could write."""
+    """A scalar of a precision that Python does not have is refused: item() returns its own type."""
     odd = array(None, size=1, ndim=0)
     type(odd).tolist = lambda self: self
     type(odd).item = lambda self: self
@@ -550,7 +550,7 @@ def test_an_array_of_one_that_returns_itself_is_refused():
 
 
 def test_orjson_still_needs_the_guards():
-    """The fast path rests on these: null for NaN, an error for what is not plain and for big integers."""
+    """The fast path relies on this: null for NaN, an error for objects that are not plain and for big integers."""
     assert orjson.dumps(math.nan) == b"null"
     with pytest.raises(TypeError):
         orjson.dumps(2**64)

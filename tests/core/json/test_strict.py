@@ -79,7 +79,7 @@ def test_everything_beyond_rfc_8259_is_refused_by_name_and_place(text, code, pos
 
 @given(VALUES)
 def test_a_strict_text_means_what_the_standard_library_reads(value):
-    """For any JSON value and layout, the value is the one that was written and the dump is compact JSON of it."""
+    """For any JSON value and layout, parsing returns the value and its compact dump."""
     for text in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
         read, dump = parse(text, max_depth=200)
         assert json.dumps(read) == json.dumps(value)
@@ -105,15 +105,15 @@ def test_integers_beyond_64_bits_stay_exact(number):
 
 
 @pytest.mark.parametrize("digits", [309, 4300, 5000, 100_000])
-def test_an_integer_too_long_to_be_meant_is_refused(digits):
-    """More than 308 digits are refused instead of rounded."""
+def test_an_integer_of_more_than_308_digits_is_refused(digits):
+    """It is refused instead of rounded."""
     with pytest.raises(StrictError) as caught:
         parse("[" + "7" * digits + "]")
     assert caught.value.code == "number_too_long"
 
 
 def test_a_number_the_exact_parser_gives_up_on_is_refused(monkeypatch):
-    """If the parser that keeps long integers cannot read one, that is a refusal and no exception of its own."""
+    """If the parser of long integers raises, the text is refused with a code."""
 
     def give_up(_):
         raise msgspec.DecodeError("out of range")
@@ -159,7 +159,7 @@ def test_equal_duplicates_lose_nothing():
     ['{"a\\u003a": 1}', '{"a": "\\u003a:"}', '{"\\u003A": {"\\u003a2": 1}}', '{"a": "b: c, d: e"}'],
 )
 def test_escaped_colons_are_no_duplicates(text):
-    """An escape that hides a colon from the count leads to the judge, not to a refusal."""
+    """An escaped colon hides a duplicate from the count, so the parser that knows duplicates decides."""
     assert parse(text)[0] == json.loads(text)
 
 
@@ -186,7 +186,7 @@ def test_the_depth_cap_is_exact(cap, value, separators, beside):
 @pytest.mark.parametrize("cap", [200, 201, 254, 255, 256, 1_000_000])
 @pytest.mark.parametrize("core", ["1", f'"{LONG}"'])
 def test_no_cap_is_above_200(cap, core):
-    """A larger cap is taken for 200: what is deeper is refused, and what is not keeps its dump."""
+    """A larger limit counts as 200: deeper texts are refused, and others keep their dump."""
     for depth, code in ((200, None), (201, "too_deep"), (254, "too_deep"), (300, "too_deep")):
         assert code_of("[" * depth + core + "]" * depth, cap) == code
     assert parse(f"[{core}]", max_depth=cap)[1] == f"[{core}]".encode()
@@ -209,8 +209,8 @@ def test_long_texts_read_at_the_same_time_are_not_mixed_up(monkeypatch):
     assert beside == [second.encode()]
 
 
-def test_a_long_text_is_let_go_of():
-    """Nothing that was read stays reachable from what reading keeps for the next text."""
+def test_a_long_text_is_released():
+    """Nothing that was parsed stays reachable from the structures kept for the next text."""
     held = parse(json.dumps([LONG]))[0]
     assert gc.get_referrers(held) in ([], [sys._getframe()])
 
@@ -266,7 +266,7 @@ def test_a_cap_in_bytes_comes_before_the_parser():
 
 
 def test_a_place_that_cannot_be_found_is_none(monkeypatch):
-    """If the judge words its message in another way the refusal stands, without a place."""
+    """If jiter rewords its message, the text is still refused, without a position."""
     monkeypatch.setattr(strict, "_LINE_COLUMN", strict.re.compile("nothing"))
     with pytest.raises(StrictError) as caught:
         parse('{"a": 1, "a": 2}')
@@ -299,7 +299,7 @@ def test_a_place_that_cannot_be_found_is_none(monkeypatch):
     ],
 )
 def test_a_whole_number_that_no_double_holds_is_read_as_an_integer(text, number):
-    """With a point and zeros, or a power, it is an integer still; with a fraction it is a double."""
+    """With a point and zeros, or a power, it is an integer; with a fraction it is a double."""
     value, dump = parse(f'{{"x": 1.0, "n": {text}}}')
     assert (value["n"], type(value["n"])) == (number, type(number))
     assert parse(dump)[0] == value

@@ -62,7 +62,7 @@ FULL = {"name": "x", "size": 2}
     ],
 )  # fmt: skip
 def test_only_a_closed_and_full_schema_proves_that_nothing_was_lost(schema, value, proven):
-    """The proof holds exactly where no continuation could be valid, and never where it is not understood."""
+    """The proof holds exactly where no continuation could be valid, and never for keywords it does not understand."""
     assert compile_schema(schema).is_provably_complete(value) is proven
 
 
@@ -82,13 +82,13 @@ def continuations(value):
 
 @given(SCHEMAS, JSON)
 def test_no_continuation_of_a_proven_value_is_valid(schema, value):
-    """Whenever the proof holds, none of the ways to go on gives a valid value."""
+    """If the proof holds, no continuation of the value is valid."""
     compiled = compile_schema(schema)
     if compiled.is_provably_complete(value):
         assert not any(compiled.is_valid(longer) for longer in continuations(value))
 
 
 def test_a_proof_takes_a_bounded_number_of_steps():
-    """A proof behind thousands of branches is given up on, not searched for."""
+    """A proof behind thousands of branches is abandoned."""
     assert compile_schema({"allOf": [*[True] * 1000, CLOSED]}).is_provably_complete(FULL) is True
     assert compile_schema({"allOf": [*[True] * 3000, CLOSED]}).is_provably_complete(FULL) is False

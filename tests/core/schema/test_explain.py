@@ -117,7 +117,7 @@ def test_one_problem_says_what_where_expected_and_got(schema, value, expected):
     ],
 )
 def test_older_dialects_are_explained_by_their_own_rules(draft, schema, value, keyword, expected):
-    """A schema of an older draft gives the problem its own draft speaks of, and no other."""
+    """A schema of an older draft gives the problem of its own draft, and no other."""
     (problem,) = compile_schema(schema, draft=draft).find_problems(value)
     assert (problem.keyword, problem.expected) == (keyword, expected)
 
@@ -148,8 +148,8 @@ def test_the_number_of_problems_and_their_length_are_bounded():
     assert "and 88 more" in problem.expected
 
 
-def test_wide_values_are_looked_at_a_bounded_number_of_times():
-    """A slip behind more places than the budget allows still gives a problem, the general one."""
+def test_wide_values_are_explained_in_bounded_work():
+    """An error behind more places than the budget allows still gives the general problem."""
     schema = compile_schema({"items": {"properties": {"a": {}}, "required": ["a"]}})
     (problem,) = schema.find_problems([*[{"a": 1}] * 60_000, {}])
     assert problem.keyword == "schema"
@@ -206,7 +206,7 @@ def test_the_branch_that_comes_closest_explains_a_union():
     ],
 )  # fmt: skip
 def test_unevaluated_properties_are_named(schema, value, unexpected):
-    """What no keyword of the schema or of what it applies in place has seen is unexpected."""
+    """A property that no keyword of the schema or its in-place branches evaluates is unexpected."""
     (problem,) = compile_schema({**schema, "unevaluatedProperties": False}).find_problems(value)
     assert problem.data["unexpected"] == unexpected
 
@@ -223,7 +223,7 @@ def test_properties_seen_by_an_open_subschema_are_not_named(inside):
 
 
 def test_unevaluated_properties_may_have_a_schema_of_their_own():
-    """A schema under unevaluatedProperties is held against what is left over."""
+    """A schema under unevaluatedProperties checks the remaining properties."""
     schema = {"properties": {"a": {}}, "unevaluatedProperties": {"type": "null"}}
     (problem,) = compile_schema(schema).find_problems({"a": 1, "b": 2})
     assert problem.at == "/b"
@@ -278,7 +278,7 @@ def test_problems_and_validity_agree(schema, value):
 
 @given(SCHEMAS, JSON)
 def test_asking_for_whole_subschemas_only_saves_work(schema, value):
-    """The problems are the same, in the same order, if the walk asks the validator for nothing but keywords."""
+    """The problems are the same, in the same order, if the validator checks single keywords only."""
     asked = compile_schema(schema).find_problems(value)
     with mock.patch.object(schema_explain, "_MAX_ASKED", 0):
         walked = compile_schema(schema).find_problems(value)

@@ -22,7 +22,7 @@ from pokayoke.core.schema.problems import short_json
         ("é", '"é"'),
     ],
 )
-def test_what_came_is_shown_short_and_never_fails(value, text):
+def test_a_value_is_shown_short_and_never_fails(value, text):
     """Any Python value becomes at most 60 characters, and nothing of a foreign object is printed."""
     shown = short_json(value)
     assert len(shown) <= 60
@@ -37,14 +37,14 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.integers(1, 90))
-def test_what_is_shown_is_the_beginning_of_the_compact_text(value, limit):
-    """Whatever is left unlooked at, the text shown is that of the whole value, cut."""
+def test_the_beginning_of_the_compact_text_is_shown(value, limit):
+    """The text is the cut text of the whole value, although most of a long one is not written."""
     whole = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     assert short_json(value, limit) == (whole if len(whole) <= limit else whole[: limit - 1] + "…")
 
 
 def test_a_value_in_itself_is_shown_to_the_limit():
-    """A cycle ends where the text does."""
+    """The text of a cyclic value ends at the limit."""
     cycle: dict = {}
     cycle["again"] = [cycle]
     assert short_json(cycle, 20) == '{"again":[{"again":…'

@@ -21,7 +21,7 @@ def chain(length):
 
 
 def asked_again(levels, keyword="allOf", unevaluated="unevaluatedProperties"):
-    """A schema whose branches each ask their own branches again what they have seen."""
+    """A schema whose branches evaluate their own branches again."""
     schema = {"properties": {"z": {}}}
     for _ in range(levels):
         schema = {keyword: schema if keyword in ("if", "contains") else [schema], unevaluated: False}
@@ -83,7 +83,7 @@ def deep_schema(depth):
         ({"pattern": "(a{1000}){1000}"}, "linear-time engine"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_kept_is_refused_at_registration(schema, words):
+def test_unsafe_schemas_are_refused_at_registration(schema, words):
     """Each of these raises a ContractError that names the schema and the reason."""
     with pytest.raises(ContractError, match="input of 'pay'") as caught:
         compile_schema(schema, where="input of 'pay'")
@@ -92,8 +92,8 @@ def test_what_cannot_be_kept_is_refused_at_registration(schema, words):
 
 @pytest.mark.parametrize("unevaluated", ["unevaluatedProperties", "unevaluatedItems"])
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf", "if", "contains"])
-def test_branches_that_are_asked_again_are_kept_while_they_are_few(keyword, unevaluated):
-    """Closed schemas may be built on each other a few times over, and every one that is kept answers at once."""
+def test_branches_that_are_evaluated_again_are_kept_while_they_are_few(keyword, unevaluated):
+    """Closed schemas may build on each other a few times, and each of these answers at once."""
     kept = compile_schema(asked_again(6, keyword, unevaluated))
     began = time.process_time()
     assert kept.is_valid({"y": 1}) is not (unevaluated == "unevaluatedProperties")
@@ -110,7 +110,7 @@ def test_thousands_of_large_patterns_are_refused_at_once():
 
 
 def test_a_target_is_found_by_the_schema_that_refers_to_it():
-    """target() gives what a subschema's $ref points to, and None where there is no $ref."""
+    """resolve_ref() returns the target of a subschema's $ref, and None without one."""
     schema = compile_schema({"$defs": {"a": {"type": "null"}}, "items": {"$ref": "#/$defs/a"}})
     assert schema.resolve_ref(schema.raw["items"]) == {"type": "null"}
     assert schema.resolve_ref(schema.raw) is None

@@ -38,7 +38,7 @@ TREE = {
 
 
 def test_no_socket_opens_and_no_server_is_asked(monkeypatch):
-    """A schema that refers to a running server is refused and the server sees no request."""
+    """A schema that refers to a running server is refused, and the server gets no request."""
     hits = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -73,7 +73,7 @@ def test_no_socket_opens_and_no_server_is_asked(monkeypatch):
 
 
 def test_a_document_that_was_handed_in_may_not_reach_further():
-    """A reference inside a handed-in document needs its own target handed in too."""
+    """A reference inside a passed-in document needs its own target passed in too."""
     with pytest.raises(ContractError, match="points outside"):
         compile_schema({"$ref": "http://x/a"}, resources={"http://x/a": {"$ref": "b"}})
     both = compile_schema(
@@ -84,18 +84,18 @@ def test_a_document_that_was_handed_in_may_not_reach_further():
 
 
 def test_the_last_line_of_defence_fetches_nothing():
-    """What the validator's registry would call for an absent document only raises."""
+    """The retriever of the validator's registry only raises."""
     with pytest.raises(LookupError, match="http://x/a was not handed in"):
         schema_module._refuse_retrieval("http://x/a")
 
 
-def test_documents_nobody_refers_to_are_not_even_read():
-    """A broken document among those handed in does no harm while nothing points to it."""
+def test_documents_without_a_reference_are_not_read():
+    """A broken document does no harm while nothing refers to it."""
     assert compile_schema({"type": "null"}, resources={"http://x/a": {"$ref": "#nowhere"}}).is_valid(None)
 
 
 def test_a_broken_document_handed_in_is_named():
-    """The error of a handed-in document that is no schema names the schema it was handed in for."""
+    """The error of a passed-in document that is no schema names the schema it was passed in for."""
     with pytest.raises(ContractError, match="input of 'pay'"):
         compile_schema(
             {"$ref": "http://x/a"}, where="input of 'pay'", resources={"http://x/a": {"$id": "http://y/%zz:://"}}
@@ -113,7 +113,7 @@ def test_a_broken_document_handed_in_is_named():
     ],
 )
 def test_the_dialect_comes_from_the_schema_else_from_the_caller(draft, uri, number):
-    """$schema wins over the draft= of the caller, and 2020-12 is what is meant without both."""
+    """$schema wins over the caller's draft=, and 2020-12 is the default."""
     assert compile_schema({"$schema": uri}, draft="2019-09").draft == draft
     assert compile_schema({}, draft=draft).draft == draft
     assert compile_schema({}).draft == "2020-12"
@@ -177,7 +177,7 @@ def test_what_is_no_json_value_is_never_valid(value):
 
 
 def test_a_cycle_in_a_value_ends():
-    """A list that contains itself twice is refused, not followed for ever."""
+    """A list that contains itself twice is refused, not followed endlessly."""
     cycle = []
     cycle += [cycle, cycle]
     assert not compile_schema(True).accepts(cycle)

@@ -1,4 +1,4 @@
-"""Texts that were cut: at a character, or where no word ends up in two."""
+"""Cut texts: at a character, or between words."""
 
 import pytest
 
@@ -27,19 +27,19 @@ LOGIN = "postgres://bob:hunter2secretpw@db:5432/x"
     ],
 )
 def test_a_text_is_cut_between_words(text, most, cut):
-    """The last word that fits is the last one there, and the mark of the cut fits as well."""
+    """The text ends with the last word that fits, and the mark of the cut fits too."""
     assert clip_at_word(text, most) == cut
     assert len(cut) <= most
 
 
 def test_a_text_is_cut_at_a_character():
-    """What has no words to spare is cut anywhere."""
+    """clip() cuts anywhere."""
     assert (clip("onetwothree", 5), clip("one", 3)) == ("onet…", "one")
 
 
 @pytest.mark.parametrize("secret", [PASSWORD, LOGIN])
 def test_no_cut_leaves_half_a_secret(secret):
-    """Wherever in a long failure a secret stands, its trace holds neither the whole nor a beginning of it."""
+    """Wherever a secret stands in a long failure, the trace holds neither the secret nor its beginning."""
     seen = KnownSecrets()
     seen.add(PASSWORD)
     start = secret[: secret.index("horse") if "horse" in secret else secret.index("secret")]

@@ -21,7 +21,7 @@ import jiter
 import msgspec
 import orjson
 
-from pokayoke.core.json.dump import _SORTED, dump_compact, dump_exact_size
+from pokayoke.core.json.dump import dump_compact, dump_exact_size
 from pokayoke.core.text.regex import linear_search
 
 CODES: dict[str, str] = {
@@ -58,6 +58,7 @@ _DEEPEST = 200  # orjson ends at 254, and a few levels are kept in reserve
 # Bytes per allowed level from which the dump itself proves the depth: a longer text probably has too many signs of
 # structure to prove it by their number, and in a shorter one counting them is faster.
 _LONG = 64
+_SORTED = orjson.OPT_SORT_KEYS
 _NOT_FINITE = re.compile(r"NaN|Infinity|-?[0-9.]++[eE]\+?[0-9]{3}")
 _LINE_COLUMN = re.compile(r"at line ([0-9]+) column ([0-9]+)")
 
