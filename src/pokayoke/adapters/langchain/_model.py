@@ -188,9 +188,10 @@ class ModelLoop(ModelSide):
     def with_calls(self, reply: _Reply, calls: list[ToolCall]) -> _Reply:
         """Return the reply with these calls; those that are answered keep their places and their ids."""
         made = [self._framework_call(call) for call in calls]
-        places = [at for at, one in enumerate(reply.calls) if reply.is_answered(one)] if reply.answered else []
-        for at, own in zip(places, reply.answered_calls, strict=False):
-            made.insert(at, own)
+        if reply.answered:
+            places = [at for at, one in enumerate(reply.calls) if reply.is_answered(one)]
+            for at, own in zip(places, reply.answered_calls, strict=False):
+                made.insert(at, own)
         return reply.with_message(_with_calls(reply.message, made))
 
     def without_calls(self, reply: _Reply) -> _Reply:
