@@ -111,8 +111,8 @@ class WordIndex:
             for number, weight in found:
                 scores[number] = scores.get(number, 0.0) + rarity * weight
         best = sorted(scores, key=lambda number: (-scores[number], number))
-        wanted = (number for number in best if only is None or self._names[number] in only)
-        return [RankedTool(self._names[number], scores[number]) for number in islice(wanted, most)]
+        allowed = (number for number in best if only is None or self._names[number] in only)
+        return [RankedTool(self._names[number], scores[number]) for number in islice(allowed, most)]
 
 
 def close_candidates(ranked: list[RankedTool]) -> tuple[str, ...]:
@@ -152,10 +152,10 @@ def _contract_words(contract: Contract) -> list[str]:
 
 def _parameter_texts(schema: Mapping[str, Any]) -> Iterable[str]:
     """Yield the names and descriptions of the parameters."""
-    held = schema.get("properties")
-    if not is_object(held):
+    declared = schema.get("properties")
+    if not is_object(declared):
         return
-    for name, about in held.items():
+    for name, about in declared.items():
         yield name
         if is_object(about) and isinstance(text := about.get("description"), str):
             yield text

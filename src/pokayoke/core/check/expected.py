@@ -28,7 +28,7 @@ _ARTICLES = {
 
 def expected_at(schema: Schema, path: Path) -> str:
     """Return in words what the schema expects at a path."""
-    return cached_per_schema(schema, ("wanted", path), lambda: describe_expected(facts_at(schema, path), schema))
+    return cached_per_schema(schema, ("expected", path), lambda: describe_expected(facts_at(schema, path), schema))
 
 
 def describe_expected(facts: SchemaFacts, schema: Schema, *, depth: int = 0) -> str:

@@ -279,15 +279,15 @@ def _date_corrector(order: str, field: str) -> CorrectorFunction:
 
 def _alias_corrector(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> CorrectorFunction:
     known: dict[str, Any] = {}
-    for alias, meant in names.items():
+    for alias, value in names.items():
         if not isinstance(cast(object, alias), str):
             raise ContractError(f"corrector of {field!r}: the alias {alias!r} is no text. Write it in quotation marks")
         folded = alias.strip().casefold()
-        if folded in known and not equal_json(known[folded], meant):
+        if folded in known and not equal_json(known[folded], value):
             raise ContractError(f"corrector of {field!r}: the alias {alias!r} stands for two values")
-        if choices and not any(equal_json(meant, choice) for choice in choices):
-            raise ContractError(f"corrector of {field!r}: {meant!r} (alias {alias!r}) is not an allowed value")
-        known[folded] = meant
+        if choices and not any(equal_json(value, choice) for choice in choices):
+            raise ContractError(f"corrector of {field!r}: {value!r} (alias {alias!r}) is not an allowed value")
+        known[folded] = value
 
     def run(value: Any) -> Any:
         return known.get(value.strip().casefold(), _UNCHANGED) if isinstance(value, str) else _UNCHANGED

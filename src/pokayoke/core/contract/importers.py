@@ -115,13 +115,13 @@ def read_mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]
         fields["output_schema"] = _read_schema(entry, "outputSchema")
     hints = entry.get("annotations")
     if trusted_hints and isinstance(hints, Mapping):
-        told = cast(Mapping[str, Any], hints)
-        if told.get("readOnlyHint") is True:
+        known = cast(Mapping[str, Any], hints)
+        if known.get("readOnlyHint") is True:
             fields["effect"] = "read"
-        elif told.get("destructiveHint") is True:
+        elif known.get("destructiveHint") is True:
             fields["effect"] = "destructive"
-        fields["idempotent"] = told.get("idempotentHint") is True
-        fields["open_world"] = told.get("openWorldHint") is not False
+        fields["idempotent"] = known.get("idempotentHint") is True
+        fields["open_world"] = known.get("openWorldHint") is not False
     return fields
 
 

@@ -85,8 +85,8 @@ def amount_problem(contract: Contract, name: str) -> str | None:
     if not facts.types or facts.types & {"number", "integer", "boolean"}:
         return None
     described = any("pattern" in node for node in facts.nodes) or facts.formats & {*contract.input.unknown_formats}
-    told = [*facts.choices, *facts.defaults]
-    if (described and "string" in facts.types) or any(amount_size(value) != math.inf for value in told):
+    known = [*facts.choices, *facts.defaults]
+    if (described and "string" in facts.types) or any(amount_size(value) != math.inf for value in known):
         return None
     kinds = " or ".join(sorted(facts.types))
     return (

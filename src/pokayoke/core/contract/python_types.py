@@ -227,9 +227,11 @@ def build_validator(
             errors = exc.errors(include_url=False, include_context=False, include_input=False)
             return arguments, tuple(_model_finding(error) for error in errors[:_MAX_FINDINGS])
         # A default that was not sent may have no JSON form.
-        wanted: dict[str, Any] = {"exclude_unset": True, "exclude": _unsent_fields(value, arguments)}
-        as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False, **wanted)
-        as_json: Any = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False, **wanted)
+        sent_only: dict[str, Any] = {"exclude_unset": True, "exclude": _unsent_fields(value, arguments)}
+        as_python: Any = adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False, **sent_only)
+        as_json: Any = adapter.dump_python(
+            value, mode="json", by_alias=True, round_trip=True, warnings=False, **sent_only
+        )
         return _merge_validated(arguments, as_python, as_json), ()
 
     return validate_arguments

@@ -138,14 +138,14 @@ def _field_type_problems(contract: Contract) -> Iterator[str]:
     for name, choices in CHOICES.items():
         if getattr(contract, name) not in choices:
             yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
-    for name, (fits, wanted) in _SINGLE.items():
+    for name, (fits, expected) in _SINGLE.items():
         value = getattr(contract, name)
         if value is not None and not fits(value):
-            yield f"{name} must be {wanted}, not {value!r}"
-    for name, (fits, wanted) in _EACH.items():
+            yield f"{name} must be {expected}, not {value!r}"
+    for name, (fits, expected) in _EACH.items():
         for item in getattr(contract, name) or ():
             if not fits(item):
-                yield f"{name} holds {wanted}, not {item!r}"
+                yield f"{name} holds {expected}, not {item!r}"
 
 
 def _is_runnable(value: object) -> bool:

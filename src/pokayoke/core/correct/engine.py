@@ -72,14 +72,14 @@ class CorrectionStep(msgspec.Struct, frozen=True, gc=False):
         path: the place that must be valid afterwards.
         corrections: the corrections of the step for the trace; a renamed field may need another spelling too.
         kind: the class of the least certain correction.
-        meant: a sentence that suggests the step to the model.
+        suggestion: a sentence that suggests the step to the model.
     """
 
     value: Any
     path: Path
     corrections: tuple[Correction, ...]
     kind: CorrectionKind
-    meant: str
+    suggestion: str
 
 
 class CorrectionRun:
@@ -111,7 +111,7 @@ class CorrectionRun:
         self._kinds = kinds
         self._correctors = correctors
         self._trials = max(MIN_TRIALS, min(MAX_TRIALS, MAX_WORK // _json_size(value, canonical)))
-        self._held: dict[tuple[Path, str], CorrectionStep] = {}
+        self._not_allowed: dict[tuple[Path, str], CorrectionStep] = {}
         self._failed: dict[tuple[str, str], Finding] = {}
         self._named: tuple[object, dict[str, FieldMatch]] | None = None
 
@@ -136,12 +136,12 @@ class CorrectionRun:
         """Return the findings that are left, with corrections of other classes as hints, and failed user code."""
         found = list(self._failed.values())
         for issue in self.issues:
-            held = self._held.get(issue.key) if self._held else None
-            if held is None:
+            step = self._not_allowed.get(issue.key) if self._not_allowed else None
+            if step is None:
                 found.append(describe_issue(issue, self._schema))
                 continue
-            finding = describe_issue(issue, self._schema, suggestion=held.meant)
-            change = held.corrections[-1]
+            finding = describe_issue(issue, self._schema, suggestion=step.suggestion)
+            change = step.corrections[-1]
             extra = {"suggestion": change.after, "rule": change.rule, "class": change.kind}
             found.append(msgspec.structs.replace(finding, data={**finding.data, **extra}))
         return found
@@ -161,12 +161,12 @@ class CorrectionRun:
         known = facts_at(self._schema, ()).properties
         if any(key in known for key in whole):
             return
-        held = read_object(whole[inner[0]])
-        if held is None or not (any(key in known for key in held) or self._schema.accepts(held)):
+        inner_value = read_object(whole[inner[0]])
+        if inner_value is None or not (any(key in known for key in inner_value) or self._schema.accepts(inner_value)):
             return
         if "equivalent" in self._kinds:
-            self.corrections.append(Correction("", "envelope", whole, held))
-            self.value, self.issues = held, find_issues(held, self._schema)
+            self.corrections.append(Correction("", "envelope", whole, inner_value))
+            self.value, self.issues = inner_value, find_issues(inner_value, self._schema)
 
     def _find_swapped(self) -> set[tuple[Path, str]]:
         """Return the issues of field pairs that would be valid with swapped values; which is right is unknown."""
@@ -198,7 +198,7 @@ class CorrectionRun:
                     self.value, self.issues = step.value, left
                     self.corrections.extend(step.corrections)
                 else:
-                    self._held[issue.key] = step
+                    self._not_allowed[issue.key] = step
             if accepted:
                 return
 
@@ -305,19 +305,19 @@ class CorrectionRun:
         holder = get_at(self.value, path[:-1])
         if isinstance(holder, dict) and path[-1] in parent.properties and path[-1] not in parent.required:
             correction = Correction(to_pointer(path), "absent_from_null", None, None)
-            meant = f"Leave `{to_field_path(path, _ROOT)}` out if it has no value."
-            yield CorrectionStep(without_field(self.value, path), path, (correction,), "equivalent", meant)
+            suggestion = f"Leave `{to_field_path(path, _ROOT)}` out if it has no value."
+            yield CorrectionStep(without_field(self.value, path), path, (correction,), "equivalent", suggestion)
 
     def _rename_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
         """Yield the steps that rename a field, if one wrong name matches one field and no other does."""
         parent = issue.path[:-1]
         entries: dict[str, Any] = get_at(self.value, parent)
         fields = facts_at(self._schema, parent).properties
-        meant = self._match_unknown_names(entries, fields)
-        for key, found in meant.items():
+        matches = self._match_unknown_names(entries, fields)
+        for key, found in matches.items():
             if found is None or issue.path[-1] not in (key, found[0]):
                 continue
-            if sum(its is not None and its[0] == found[0] for its in meant.values()) == 1:
+            if sum(its is not None and its[0] == found[0] for its in matches.values()) == 1:
                 yield from self._steps_after_rename((*parent, key), *found)
 
     def _match_unknown_names(self, entries: dict[str, Any], fields: tuple[str, ...]) -> dict[str, FieldMatch]:
@@ -335,19 +335,19 @@ class CorrectionRun:
         target = (*path[:-1], name)
         whole = with_renamed_field(self.value, path, name)
         correction = Correction(to_pointer(target), "field_name", path[-1], name, kind)
-        meant = f"Did you mean `{to_field_path(target, _ROOT)}`? Send it under that name."
-        yield CorrectionStep(whole, target, (correction,), kind, meant)
+        suggestion = f"Did you mean `{to_field_path(target, _ROOT)}`? Send it under that name."
+        yield CorrectionStep(whole, target, (correction,), kind, suggestion)
         if any(other.path == target for other in self._remaining_issues(whole) or ()):
             for step in self._spelling_steps(whole, target, get_at(whole, target)):
                 worst = _ORDER[max(_ORDER.index(kind), _ORDER.index(step.kind))]
-                yield CorrectionStep(step.value, target, (correction, *step.corrections), worst, meant)
+                yield CorrectionStep(step.value, target, (correction, *step.corrections), worst, suggestion)
 
 
 def _replacement_step(whole: Any, path: Path, value: Any, proposal: Proposal) -> CorrectionStep:
     correction = Correction(to_pointer(path), proposal.rule, value, proposal.after, proposal.kind)
     shown = clip(msgspec.json.encode(proposal.after).decode(), _MAX_SHOWN)
-    meant = f"Send `{to_field_path(path, _ROOT)}` as {shown} if that is what you mean."
-    return CorrectionStep(with_value_at(whole, path, proposal.after), path, (correction,), proposal.kind, meant)
+    suggestion = f"Send `{to_field_path(path, _ROOT)}` as {shown} if that is what you mean."
+    return CorrectionStep(with_value_at(whole, path, proposal.after), path, (correction,), proposal.kind, suggestion)
 
 
 def _json_size(value: Any, canonical: bytes | None) -> int:

@@ -53,10 +53,10 @@ def nearest_field(wrong: str, fields: tuple[str, ...], present: Container[str]) 
     slips = [field for field in near if field not in present and _is_slip(wrong, field)]
     if len(slips) != 1:
         return None
-    meant = slips[0]
-    own = OSA.distance(plain, _fold_name(meant))
-    rivals = [field for field in near if field != meant and OSA.distance(plain, _fold_name(field)) <= own + 1]
-    return None if rivals else (meant, "likely")
+    found = slips[0]
+    own = OSA.distance(plain, _fold_name(found))
+    rivals = [field for field in near if field != found and OSA.distance(plain, _fold_name(field)) <= own + 1]
+    return None if rivals else (found, "likely")
 
 
 def _is_slip(wrong: str, field: str) -> bool:

@@ -56,7 +56,7 @@ class _Prover:
             and self.has_no_continuation(self.map.targets[id(node)], value)
         ):
             return True
-        if id(node) in self.map.alone:
+        if id(node) in self.map.overriding_refs:
             return False
         if any(self.has_no_continuation(branch, value) for branch in node.get("allOf", ())):
             return True
@@ -126,8 +126,8 @@ def _is_ruled_out(branch: Any, value: Any) -> bool:
     if not is_object(value):
         return False
     return any(
-        isinstance(value.get(name), str) and _is_unlisted_text(wanted, value[name])
-        for name, wanted in node.get("properties", {}).items()
+        isinstance(value.get(name), str) and _is_unlisted_text(member, value[name])
+        for name, member in node.get("properties", {}).items()
     )
 
 

@@ -92,12 +92,12 @@ class Limit(msgspec.Struct, frozen=True):
     Attributes:
         measure: returns the size of a value.
         most: the largest size allowed.
-        wanted: the limit in words.
+        expected: the limit in words.
     """
 
     measure: Callable[[Any], int]
     most: int
-    wanted: str
+    expected: str
 
 
 def value_limits(patterns: Iterable[str], paths: int, *, unique: bool) -> tuple[Limit, ...]:
@@ -182,8 +182,8 @@ def count_wide_integers(value: Any) -> int:
     """Return how many integers beyond 64 bits a value holds."""
     found = 0
     stack: list[Any] = [[value]]
-    for held in stack:  # grows; texts first, because most values are texts
-        for item in held.values() if is_object(held) else held:
+    for container in stack:  # grows; texts first, because most values are texts
+        for item in container.values() if is_object(container) else container:
             if isinstance(item, str):
                 continue
             if is_object(item) or is_array(item):

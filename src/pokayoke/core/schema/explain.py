@@ -122,7 +122,7 @@ class Explainer:
         target = self.map.targets.get(id(node))
         if target is not None:
             parts.append(("$ref", target, _explain_ref, None))
-        for keyword, argument in node.items() if target is None or id(node) not in self.map.alone else ():
+        for keyword, argument in node.items() if target is None or id(node) not in self.map.overriding_refs else ():
             since, until, rule = _RULES.get(keyword, _NO_RULE)
             if not since <= self.known.version <= until:
                 continue
@@ -311,13 +311,13 @@ def _explain_dependent(run: Explainer, place: _KeywordCheck) -> Problems:
     """Yield problems of dependentRequired, dependentSchemas and the older dependencies, which mix both."""
     if not is_object(place.value):
         return
-    for name, wanted in place.argument.items():
+    for name, dependent in place.argument.items():
         if name not in place.value:
             continue
-        if is_array(wanted):
-            yield from (_missing_problem(place, other) for other in wanted if other not in place.value)
+        if is_array(dependent):
+            yield from (_missing_problem(place, other) for other in dependent if other not in place.value)
         else:
-            yield from run.explain_value(wanted, place.value, place.at, place.level)
+            yield from run.explain_value(dependent, place.value, place.at, place.level)
 
 
 def _explain_all_of(run: Explainer, place: _KeywordCheck) -> Problems:

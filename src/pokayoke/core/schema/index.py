@@ -45,7 +45,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
         draft: the dialect it is read in.
         resources: the passed-in documents that a reference uses, by URI.
         targets: id of a schema object (it lives as long as this map) to the target of its `$ref`.
-        alone: ids of schema objects whose `$ref` overrides the keywords next to it (draft 7 and older).
+        overriding_refs: ids of schema objects whose `$ref` overrides the keywords next to it (draft 7 and older).
         unknown_formats: format names that are annotations only.
         patterns: its regular expressions.
         paths: the highest number of paths on which one place of a value is evaluated; comparisons with choices count.
@@ -56,7 +56,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     draft: Draft
     resources: dict[str, Any]
     targets: dict[int, Any]
-    alone: set[int]
+    overriding_refs: set[int]
     unknown_formats: tuple[str, ...]
     patterns: tuple[str, ...]
     paths: int

@@ -82,7 +82,7 @@ class _Inspector:
         self.used: dict[str, Any] = {}  # the passed-in documents that a reference uses
         self.nodes: list[dict[str, Any]] = []
         self.bases: dict[int, str] = {}  # id of a schema object -> its base URI
-        self.alone: set[int] = set()  # ids of schema objects whose $ref overrides their other keywords
+        self.overriding_refs: set[int] = set()  # ids of schema objects whose $ref overrides their other keywords
         self.targets: dict[int, Any] = {}  # id of a schema object -> the target of its $ref
         self.weights: dict[int, tuple[int, int]] = {}
         self.refs: list[tuple[dict[str, Any], str]] = []  # read from its end
@@ -102,7 +102,7 @@ class _Inspector:
             draft=self.draft,
             resources=self.used,
             targets=self.targets,
-            alone=self.alone,
+            overriding_refs=self.overriding_refs,
             unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
             patterns=tuple(pattern for node in self.nodes for pattern in _iter_patterns(node)),
             paths=paths + compared,
@@ -146,7 +146,7 @@ class _Inspector:
             return
         schema = node
         if draft in LEGACY and "$ref" in schema:
-            self.alone.add(id(schema))
+            self.overriding_refs.add(id(schema))
         else:
             base = self.register_ids(schema, base, draft)
         self.bases[id(schema)] = base
@@ -286,7 +286,7 @@ class _Inspector:
         """
         if id(schema) in self.targets:
             yield "here", self.targets[id(schema)]
-            if id(schema) in self.alone:
+            if id(schema) in self.overriding_refs:
                 return
         for keyword, child in iter_subschemas(schema):
             if keyword in _NEVER_APPLIED:

@@ -105,7 +105,7 @@ class Schema:
             return (build_problem("", "json", "a value that can be validated", value, {}, self.raw),)
         beyond = find_exceeded_limit(value, self.limits) if self.limits else None
         if beyond is not None:
-            return (build_problem("", "schema", beyond.wanted, value, {"limit": beyond.most}, self.raw),)
+            return (build_problem("", "schema", beyond.expected, value, {"limit": beyond.most}, self.raw),)
         return explain_problems(value, self._map, self._known, effort)
 
     def is_provably_complete(self, value: Any) -> bool:
