@@ -15,6 +15,7 @@ from pokayoke.core.context import History, compacted
 from pokayoke.core.context.groups import MessageGroup, answer_text
 from pokayoke.core.context.note import read_note
 from pokayoke.core.context.quotes import is_tool_answer, note_lines, parse_arguments
+from pokayoke.core.context.values import HistoryKeywords, HistoryOptions
 from pokayoke.core.messages.messages import text_of
 from pokayoke.errors import UsageError
 
@@ -364,6 +365,11 @@ def test_a_tokenizer_can_stand_in():
     assert (result.before, result.dropped) == (150, 0)
     result = compacted(messages, 100, threshold=1, estimate=lambda text: 1)
     assert (result.after, result.dropped) == (60, 19)
+
+
+def test_every_keyword_is_an_option():
+    """The keyword arguments and the validated options have the same names, besides the size of the window."""
+    assert {*HistoryKeywords.__annotations__, "max_tokens"} == {*HistoryOptions.__struct_fields__}
 
 
 @pytest.mark.parametrize("wrong", [{name: "x"} for name in ("estimate", "summarise", "identity", "large", "facts")])
