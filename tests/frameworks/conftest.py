@@ -4,6 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+from framework_shop import Shop
+
 HERE = Path(__file__).resolve().parent
 FRAMEWORK = os.environ.get("POKAYOKE_HOST", "").replace("-", "_")
 """The framework whose environment this is; empty in every other environment."""
@@ -14,3 +17,9 @@ collect_ignore = [
 if not FRAMEWORK:
     collect_ignore.append("test_every_framework.py")
 sys.path.insert(0, str(HERE / FRAMEWORK))  # helpers beside the tests of the framework
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """The tools and their log."""
+    return Shop(tmp_path / "log")

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,12 @@ def test_without_the_framework_the_extra_is_named():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert f"pip install 'pokayoke[{extra}]'" in done.stdout
+
+
+def test_the_adapter_names_what_it_exports():
+    """Each name in `__all__` is there."""
+    adapter = import_module(f"pokayoke.adapters.{HOST.__name__.removeprefix('host_')}")
+    assert [name for name in adapter.__all__ if not hasattr(adapter, name)] == []
 
 
 # -- what the model is shown -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of Google ADK, and the warnings that ADK causes."""
+"""The settings of the tests of Google ADK, and the warnings that ADK causes."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # LiteLLM asks the network for prices otherwise
 
 import pytest
-from framework_shop import Shop
 
 # ADK and its libraries warn of their own experimental features and of each other.
 WARNINGS = (
@@ -23,9 +22,3 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings(*WARNINGS))
-
-
-@pytest.fixture
-def shop(tmp_path):
-    """The tools and their log."""
-    return Shop(tmp_path / "log")

@@ -29,6 +29,7 @@ from pokayoke.adapters.google_adk import GuardClient, GuardPlugin, contracts
 
 TITLE = "Google ADK"
 PACKAGE = "google-adk"
+MODULES = ("google.adk",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat",)
 IMPOSSIBLE: dict[str, str] = {}

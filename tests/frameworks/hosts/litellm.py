@@ -21,6 +21,7 @@ from pokayoke.adapters.litellm import AsyncCompletionModel, CompletionModel
 
 TITLE = "LiteLLM"
 PACKAGE = "litellm"
+MODULES = ("litellm",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "anthropic")
 IMPOSSIBLE: dict[str, str] = {}

@@ -20,6 +20,7 @@ from pokayoke.adapters.pydantic_ai import Guarded, contracts
 
 TITLE = "Pydantic AI"
 PACKAGE = "pydantic-ai-slim"
+MODULES = ("pydantic_ai",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses", "anthropic")
 NULL = (
