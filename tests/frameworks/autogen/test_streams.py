@@ -44,7 +44,7 @@ class Closing(BaseModel):
     [
         (Turn(calls=(("call_1", *REFUND),), breaks=7), "cut"),
         (Turn(calls=(("call_1", *REFUND),), stop="length"), "cut"),
-        (Turn(calls=(("call_1", "refund", '{"order": }'),)), "nothing stands where"),
+        (Turn(calls=(("call_1", "refund", '{"order": }'),)), "a value is missing"),
     ],
 )
 async def test_a_typed_stream_is_heard_too(turn, told):

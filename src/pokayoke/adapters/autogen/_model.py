@@ -157,9 +157,8 @@ class _ModelRequest(ModelSide):
         self._agent_run, self._is_typed = agent_run, is_typed
         agent_run.has_unknown_calls = False
         said = map(_role_and_text, reversed(messages))
-        shape = self.begin_request(
-            agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=_known_ids(messages)
-        )
+        known_ids = () if agent_run.is_open else _known_ids(messages)
+        shape = self.begin_request(agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=known_ids)
         run = self.adapter_run.run
         self.messages = [*map(_with_original_names, messages)]
         if shape.instruction:

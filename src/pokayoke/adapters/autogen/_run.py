@@ -50,6 +50,11 @@ class AgentRun:
             self._adapter_run = AdapterRun(self.guard.run(self._run_id, **self._who))
         return self._adapter_run
 
+    @property
+    def is_open(self) -> bool:
+        """True if the run is open: it then knows all call ids of its history."""
+        return self._adapter_run is not None
+
     def end_run(self) -> None:
         """End the run: the next request begins another conversation."""
         ended, self._adapter_run = self._adapter_run, None

@@ -11,6 +11,7 @@ import copy
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from agents import FunctionTool, ItemHelpers, Model, ModelProvider, OpenAIChatCompletionsModel, OpenAIResponsesModel
@@ -49,6 +50,7 @@ _OTHER_CALLS = frozenset({
 })  # fmt: skip
 """Calls that are run here, but not by function tools."""
 _TEXT_ITEMS = ("message", "reasoning")
+_CALL_ID = methodcaller("get", "call_id")
 _NO_ID = "__fake_id__"  # the SDK's own mark of an item that no server knows
 
 
@@ -150,7 +152,7 @@ _PARAMETERS = ("system_instructions", "input", "model_settings", "tools", "outpu
 
 def _positional(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
     """Return the parameters of a request in order; takes those that were passed by name out of `named`."""
-    return [*given, *(named.pop(name) for name in _PARAMETERS[len(given) :])]
+    return [*given, *map(named.pop, _PARAMETERS[len(given) :])]
 
 
 def _qualified_tool_name(tool: Any) -> str | None:
@@ -172,7 +174,7 @@ class _ModelRequest(ModelSide):
         """Shape the request."""
         self._agent_run = agent_run = current_agent_run()
         adapter_run, history = agent_run.adapter_run, given if isinstance(given, list) else []
-        known_ids = (ident for item in history if (ident := item.get("call_id")))
+        known_ids = filter(None, map(_CALL_ID, history))
         shape = self.begin_request(adapter_run, user_texts=agent_run.take_user_texts(), known_ids=known_ids)
         if history and agent_run.has_renamed_calls:
             agent_run.has_renamed_calls = any(map(_is_renamed, history))
@@ -184,7 +186,7 @@ class _ModelRequest(ModelSide):
         if offered is None or not offered.is_current(adapter_run.run, tools):
             offered = OfferedTools(adapter_run.run, tools, _qualified_tool_name, tool_definition)
             agent_run.offered = offered
-        if any(tool.name == settings.tool_choice for tool in offered.hidden):
+        if offered.hidden and any(tool.name == settings.tool_choice for tool in offered.hidden):
             settings = replace(settings, tool_choice=None)
         agent_run.handoffs = {handoff.tool_name: GuardedHandoff(handoff) for handoff in handoffs or ()}
         shown_tools, shown_handoffs = ([], []) if shape.final else ([*offered.shown], handoffs)
