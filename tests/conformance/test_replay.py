@@ -75,7 +75,7 @@ def peak(pid="self"):  # of this very program: what getrusage says is inherited 
 def told(read, calls):
     peaks.append((calls, max(peak(), *map(peak, work._pool._processes))))
 with Replay([Judge(contracts)], jobs=max(2, int(sys.argv[3]))) as work, Source(sys.argv[1], fields=json.loads(sys.argv[4])) as source:
-    work.add(source, told)
+    work.score_source(source, told)
 print(json.dumps({"calls": work.score.calls, "peaks": peaks}))
 """
 

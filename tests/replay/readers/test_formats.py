@@ -474,7 +474,7 @@ def test_a_cut_line_is_reported_with_its_number(file):
 def test_a_record_of_another_kind_is_reported(file):
     """A line that is JSON and no record of the file's kind is reported, and the rest counts."""
     found = reads(file([OPENAI, {"hello": 1}, OPENAI]))
-    assert [type(one).__name__ for one in found] == ["Recording", "Recording", "Unread", "Recording", "Recording"]
+    assert [type(one).__name__ for one in found] == ["Recording", "Recording", "UnreadRecord", "Recording", "Recording"]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -566,7 +566,11 @@ def test_a_line_without_end_is_not_kept(tmp_path):
             json.dumps(PLAIN[0]) + "\n" + '{"x": "' + "a" * (LONGEST_LINE + 10) + '"}\n' + json.dumps(PLAIN[1]) + "\n"
         )
     found = reads(str(path))
-    assert [(one.line, type(one).__name__) for one in found] == [(1, "Recording"), (2, "Unread"), (3, "Recording")]
+    assert [(one.line, type(one).__name__) for one in found] == [
+        (1, "Recording"),
+        (2, "UnreadRecord"),
+        (3, "Recording"),
+    ]
     assert found[1].why == "the line is longer than 16 MB"
 
 

@@ -532,7 +532,7 @@ from pokayoke.replay.score.workers import Replay
 with Replay([Judge([Contract.from_schema("ping", {"type": "object"})])], jobs=2) as work:
     while True:
         with Source(sys.argv[1]) as source:
-            work.add(source, lambda read, calls: print("at work", flush=True))
+            work.score_source(source, lambda read, calls: print("at work", flush=True))
 """
 
 
