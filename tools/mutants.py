@@ -38,14 +38,14 @@ _STORES = (
     "not postgres",
 )
 TARGETS: dict[str, tuple[str, ...]] = {
-    "pokayoke.core.ledger.transitions": ("tests/core/test_ledger.py",),
-    "pokayoke.core.ledger.admission": ("tests/core/test_admission.py", "tests/core/test_ledger.py"),
-    "pokayoke.core.state.kill_switch": ("tests/core/test_switch.py", "-k", "not chance"),
-    "pokayoke.core.flow.resolve": ("tests/core/test_resolve.py", "tests/runtime/test_doubts.py"),
+    "pokayoke.core.ledger.transitions": ("tests/core/ledger/test_transitions.py",),
+    "pokayoke.core.ledger.admission": ("tests/core/ledger/test_admission.py", "tests/core/ledger/test_transitions.py"),
+    "pokayoke.core.state.kill_switch": ("tests/core/state/test_kill_switch.py", "-k", "not chance"),
+    "pokayoke.core.flow.resolve": ("tests/core/flow/test_resolve.py", "tests/runtime/driver/test_doubts.py"),
     "pokayoke.stores.operations": (
         "tests/stores/test_operations.py",
         "tests/stores/test_store.py",
-        "tests/runtime/test_doubts.py",
+        "tests/runtime/driver/test_doubts.py",
         "-k",
         "not postgres",
     ),

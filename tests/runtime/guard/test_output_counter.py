@@ -37,7 +37,7 @@ class Listener:
     def __init__(self, on=False):
         self.on, self.taken = on, []
 
-    def take(self, outputs):
+    def take_outputs(self, outputs):
         """Keep them."""
         self.taken.extend(outputs)
 
@@ -250,8 +250,8 @@ def test_an_answer_to_an_alert_may_lead_back_here():
     store = MemoryStore()
 
     class Answering(Listener):
-        def take(self, outputs):
-            super().take(outputs)
+        def take_outputs(self, outputs):
+            super().take_outputs(outputs)
             if len(self.taken) == 1:
                 desk.bad("again")
                 thread = threading.Thread(target=desk.bad, args=("other",))

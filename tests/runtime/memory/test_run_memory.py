@@ -37,7 +37,7 @@ async def under_way(progress, *changes):
     """Begin changes one after the other; each waits in the store."""
     tasks = []
     for change in changes:
-        tasks.append(asyncio.ensure_future(progress.achange(change)))
+        tasks.append(asyncio.ensure_future(progress.achange_state(change)))
         await asyncio.sleep(0)  # it runs as far as the store
     assert len(progress._store.waiting) == len(tasks)
     return tasks
@@ -65,7 +65,7 @@ def test_a_change_that_fails_beside_one_that_lands_is_not_lost(progress, order):
         assert tools(progress.state) == ["a", "b"]
 
     asyncio.run(main())
-    assert progress.save() is None
+    assert progress.save_totals() is None
     assert tools(progress._store.load_run("r")) == tools(progress.state) == ["a", "b"]
 
 
@@ -95,7 +95,7 @@ def test_a_mark_holds_although_its_caller_was_cancelled(progress):
         assert tools(progress.state) == ["a"]
 
     asyncio.run(main())
-    assert progress.save() is None
+    assert progress.save_totals() is None
     assert tools(progress._store.load_run("r")) == ["a"]
 
 

@@ -177,7 +177,7 @@ def test_threads_count_one_after_the_other(trace):
     inside, together, counted = [], [], []
 
     class Probe:
-        def told(self, tool, at, *, valid, run_id):
+        def add_output(self, tool, at, *, valid, run_id):
             inside.append(1)
             time.sleep(0.001)
             together.append(len(inside))
