@@ -1,4 +1,9 @@
-"""Questions to the person behind the host's callback, while a call waits."""
+"""Asks the person behind the host's callback while a call waits.
+
+In: a question.
+Out: True, False, or None for "later"; the store holds the answer like a person's.
+Never: consent from anything but True.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def with_current_time(run: RunPort, question: Approval | None) -> Approval | None:
-    """A question as of now: the tool it is about may have taken longer than it stays open."""
+    """Return the question with the present time: its tool may have run longer than a question stays open."""
     return None if question is None else question.asked(run.guard.clock.now())
 
 
 def ask_person(run: RunPort, approval: Approval) -> bool | None:
-    """Put a question to the host's callback; its answer is kept like a person's."""
+    """Ask the host's callback and store its answer. Returns None if it gives none."""
     try:
         said: Any = _ask_callback(run)(approval)
     except Exception as error:  # noqa: BLE001 - the host's own code; the question then waits
@@ -56,7 +61,7 @@ def _ask_callback(run: RunPort) -> AskCallback:
 
 
 def _parse_answer(run: RunPort, approval: Approval, said: Any) -> bool | None:
-    """Only True is consent and only False is a no: a coroutine that nobody awaited is neither."""
+    """Return the answer. Only True is consent and only False a no; an unawaited coroutine is neither."""
     if isinstance(said, bool):
         return said
     if inspect.iscoroutine(said):

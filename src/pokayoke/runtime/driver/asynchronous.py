@@ -1,4 +1,9 @@
-"""The asynchronous driver: the steps of a walk that have to be awaited. Loaded by the first run that awaits."""
+"""Performs the steps of a call for asynchronous callers. Loaded by the first run that awaits.
+
+In: the generator of a call, and the run it belongs to.
+Out: what the generator returns.
+Never: a blocked event loop, or a finished effect that a cancelled caller leaves unrecorded.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +55,18 @@ _WITHDRAWN: Final = "the caller was cancelled before the tool began"
 
 
 class AsyncDriver(SyncDriver):
-    """The world of a call whose caller awaits: every step that may wait leaves the event loop free."""
+    """Performs the steps of one call for an asynchronous caller, without blocking the event loop."""
 
     __slots__ = ()
 
     async def arun_user_code(self, step: RunUserCode) -> Reaction:
-        """`compute` without blocking the event loop."""
+        """`run_user_code` without blocking the event loop."""
         if step.timeout is None:
             return capture_result(step.function)
         return await self._run_in_worker(step.function, step.timeout, None)
 
     async def aadmit_request(self, step: Admit) -> Admission:
-        """`admit` without blocking the event loop."""
+        """`admit_request` without blocking the event loop."""
         request = step.request
         change, spent = self._find_due_change(request)
         if change is not None:
@@ -81,25 +86,25 @@ class AsyncDriver(SyncDriver):
     async def _admit_at_store(self, request: AdmissionRequest) -> Admission:
         try:
             return self._handle_admission(request, await self._guard.store.aadmit(request))
-        except Exception as error:  # noqa: BLE001 - as in `admit`
+        except Exception as error:  # noqa: BLE001 - as in `admit_request`
             return Admission("refuse", store_unavailable_finding(request.tool, store_error_text(error)))
 
     async def aread_record(self, step: ReadRecord) -> Record | Finding | None:
-        """`recall` without blocking the event loop."""
+        """`read_record` without blocking the event loop."""
         try:
             return await self._guard.store.arun(read_record_operation(step.key))
-        except Exception as error:  # noqa: BLE001 - as in `admit`
+        except Exception as error:  # noqa: BLE001 - as in `admit_request`
             return store_unavailable_finding(step.tool, store_error_text(error))
 
     def _count_in_doubt(self, claim: Claim) -> OpenCall | None:
-        """Count a write as in doubt until it is known what became of its claim; the loop may end before that."""
+        """Count a write as in doubt until its claim is answered; the loop may end before that."""
         matters = self._run.progress.matters
         return None if claim.key in matters.open else matters.begin_claim(claim)
 
     async def _withdraw_claim(
         self, tool: str, claim: Claim, asking: Awaitable[Admission], waited: OpenCall | None
     ) -> None:
-        """Give back a claim whose caller was cancelled while it waited for it: its tool has not begun."""
+        """Release a claim whose caller was cancelled before the tool started."""
         answer, matters = await asking, self._run.progress.matters
         kind, record = answer.kind, answer.record
         if kind == "execute":
@@ -112,7 +117,7 @@ class AsyncDriver(SyncDriver):
             matters.forget_key(claim.key)
 
     async def aask_person(self, step: AskPerson) -> bool | None:
-        """`ask`; an awaitable answer is awaited."""
+        """`ask_person`; an awaitable answer is awaited."""
         said = await ask_person_async(self._run, step.approval)
         if said is None:
             self._guard.announce(step.approval)
@@ -121,8 +126,8 @@ class AsyncDriver(SyncDriver):
     async def ainvoke_tool(self, step: Invoke) -> tuple[Reaction, float]:
         """Run the tool; an asynchronous one always has a deadline.
 
-        A declared one is kept whatever the tool does. The policy's is kept by every tool that lets itself be
-        cancelled: a task of its own for each call would cost more than the rest of the way.
+        A declared deadline holds whatever the tool does. The policy's holds for every tool that accepts its
+        cancellation: a task for each call would cost more than the rest of the path.
         """
         watched = self._guard.on_step is not None
         if watched:
@@ -151,7 +156,7 @@ class AsyncDriver(SyncDriver):
         return reaction, seconds
 
     async def apause_before_retry(self, step: Wait) -> None:
-        """`wait` without blocking the event loop."""
+        """`pause_before_retry` without blocking the event loop."""
         await self._guard.clock.asleep(add_jitter(step))
 
     async def asettle_claim(self, step: Settle) -> Finding | Record | None:
@@ -161,8 +166,8 @@ class AsyncDriver(SyncDriver):
         """
         store = self._guard.store
         if not store.needs_await:
-            # Nothing is awaited, so nothing can be cancelled, and a task of its own would be for nothing.
-            with contextlib.suppress(Exception):  # then it is reported again, with patience
+            # Nothing is awaited, so nothing can be cancelled and no task is needed.
+            with contextlib.suppress(Exception):  # then it is reported again, with pauses
                 return self._handle_settlement(step, store.settle(self._build_report(step)))
         return await asyncio.shield(run_to_end(self._report_with_retries(step), lambda: self.settle_claim(step)))
 
@@ -177,7 +182,7 @@ class AsyncDriver(SyncDriver):
         raise AssertionError("the last round returns")
 
     async def alook_up(self, step: LookUp) -> Reaction:
-        """`look` without blocking the event loop."""
+        """`look_up` without blocking the event loop."""
         lookup = step.contract.lookup
         assert lookup is not None, "a contract with a lookup has one"
         if is_async(lookup):
@@ -185,7 +190,7 @@ class AsyncDriver(SyncDriver):
         return await self._run_in_worker(lambda: lookup(step.key, step.arguments), step.timeout, None)
 
     async def achange_state(self, step: ChangeState) -> Any:
-        """`mark` without blocking the event loop."""
+        """`change_state` without blocking the event loop."""
         review = with_current_time(self._run, step.review)
         changed = await self._run.progress.achange_state(step.change, review)
         if review is not None:
@@ -193,7 +198,7 @@ class AsyncDriver(SyncDriver):
         return changed
 
     async def acount_output(self, step: CountOutput) -> None:
-        """`observe` without blocking the event loop."""
+        """`count_output` without blocking the event loop."""
         board = self._guard.switchboard
         board.count_invalid(step.seen)
         if not self._guard.store.durable:
@@ -207,7 +212,7 @@ class AsyncDriver(SyncDriver):
             raise reaction.error
 
     def _late_callback_in_loop(self, step: Invoke) -> LateCallback:
-        """`_late_callback` for what is heard in the event loop, which does not wait for a store."""
+        """`_late_callback` for results in the event loop, which must not wait for a store."""
         late, workers = self._late_callback(step), self._guard.workers
         return partial(workers.deliver_late, late) if self._guard.store.needs_await else late
 
@@ -220,7 +225,7 @@ class AsyncDriver(SyncDriver):
                 done.set_result(None)
 
         def signal_loop() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile; nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile; no caller waits
                 loop.call_soon_threadsafe(set_done)
 
         job = self._guard.workers.start_job(function, signal_loop)
@@ -252,7 +257,7 @@ _ASYNC_HANDLERS: dict[type, Callable[[AsyncDriver, Any], Awaitable[Any]]] = {
 
 
 async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver) -> T:
-    """`drive` for asynchronous callers."""
+    """`drive_steps` for asynchronous callers."""
     try:
         step = next(walk)
         while True:
@@ -267,7 +272,7 @@ async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver) -> T:
 
 
 async def save_run_totals(run: RunPort) -> str | None:
-    """Keep a run's totals, whether the caller is cancelled or not. Returns why that was impossible, or None."""
+    """Store a run's totals even if the caller is cancelled. Returns why that failed, or None."""
     progress = run.progress
     if not run.guard.store.needs_await:
         return progress.save_totals()

@@ -1,7 +1,8 @@
-"""Which process holds a claim, and whether it is proven dead.
+"""Names the process that holds a claim, and proves its death.
 
-Death is proven only where it can be: for a process of this boot of this machine and of this process
-space. Everything else stays unknown: a claim wrongly taken for dead is a second effect.
+In: the name of a process.
+Out: whether it is proven dead: only for a process of this boot, machine and process space.
+Never: a living process taken for dead. That would be a second effect.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _name_process(pid: int) -> str:
 
 
 def is_dead(name: str) -> bool:
-    """Return True if the process of that name is proven dead; False if it lives or nobody can know.
+    """Return True if the process of that name is proven dead; False if it lives or its state is unknown.
 
     Args:
         name: from `current_owner()` of any process.

@@ -1,4 +1,9 @@
-"""What a tool may know of the write it is doing: its key, its attempt, its deadline, and how to record it by itself."""
+"""The write that a tool is doing: its key, attempt and deadline, and how the tool records it itself.
+
+In: the claim of a running write.
+Out: `Effect`, for the tool through `this_effect()`.
+Never: a completion that counts although the tool's transaction was not committed.
+"""
 
 from __future__ import annotations
 

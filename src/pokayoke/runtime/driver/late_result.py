@@ -1,7 +1,8 @@
-"""What a tool leaves open when its caller stops waiting.
+"""Settles the claim of a tool that ends after its caller stopped waiting.
 
-What enters: a reaction that nobody waits for any more. What leaves: a doubt that is settled, or stays. What must never
-happen here: a result that is delivered, or a doubt that is settled because something was merely handed out.
+In: a reaction that comes too late.
+Out: a doubt that is settled, or stays.
+Never: a delivered result, or a doubt settled because the tool merely returned an awaitable.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def record_late_result(run: RunPort, contract: Contract, claim: Claim | None, reaction: Reaction) -> None:
-    """Record what became of a tool that nobody waited for; the result is never delivered.
+    """Record what became of an abandoned tool; the result is never delivered.
 
     A write that came back has happened: its doubt is settled, unless somebody has settled it before, or the tool
     says that it failed. One that never began is given back.
@@ -49,7 +50,7 @@ def _settle_claim(run: RunPort, claim: Claim, state: SettlementState, failure: s
 
 
 def _has_happened(run: RunPort, contract: Contract, reaction: Reaction) -> bool:
-    """Whether a tool that came back has come to its end, and does not say that it failed."""
+    """Return whether a tool has finished and does not report a failure."""
     if is_awaitable_result(reaction):
         close_coroutine(reaction.value)
         return False

@@ -1,4 +1,9 @@
-"""Path arguments: from the text a model wrote to a place that is proven to lie inside its roots."""
+"""Resolves path arguments inside their roots.
+
+In: the text that a model wrote.
+Out: confined paths, or the finding of the first one that is malformed or escapes.
+Never: a path that was not proven to lie inside its roots.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The driver. It performs the hallway's steps; `runtime/driver/asynchronous.py` adds those that are awaited.
+"""Performs the steps of a call; `runtime/driver/asynchronous.py` adds those that are awaited.
 
-A step that fails is answered with a value: an unreachable store is a refused call, a raising tool is a reaction.
-Only `BaseException`s that end the host (Ctrl-C, cancellation) go through; then a begun claim becomes in doubt.
+In: the generator of a call, and the run it belongs to.
+Out: what the generator returns. A step that fails is answered with a value: an unreachable store is a refused
+call, a raising tool is a reaction.
+Never: a swallowed `BaseException` that ends the host (Ctrl-C, cancellation). The claim is then in doubt.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ Continuation = Callable[[dict[str, Any]], Any]
 
 
 class SyncDriver:
-    """Everything a call can reach outside the core.
+    """Performs the steps of one call for a synchronous caller.
 
     Args:
         run: the run the call belongs to.
@@ -77,7 +79,7 @@ class SyncDriver:
     __slots__ = ("_guard", "_invoke", "_run", "misuse")
 
     def __init__(self, run: RunPort, invoke: Continuation | None) -> None:
-        """Keep what the steps need; an `invoke_tool` that is no function is refused before anything is claimed."""
+        """Keep what the steps need. An `invoke` that is no function is refused before anything is claimed."""
         self._run, self._guard = run, run.guard
         self._invoke = None if invoke is None else as_function(invoke, "invoke")
         self.misuse: UsageError | None = None
@@ -89,7 +91,7 @@ class SyncDriver:
         return resolve_path_arguments(step.contract, step.arguments)
 
     def store_text(self, step: StoreText) -> str:
-        """Keep a large text aside."""
+        """Store a large text for the paging tool."""
         return self._run.progress.texts.store_text(step.text)
 
     def emit_event(self, step: Emit) -> None:
@@ -97,7 +99,7 @@ class SyncDriver:
         self._run.trace.append(self._guard.trace.record(step.event))
 
     def check_owner(self, step: CheckOwner) -> float | None:
-        """Look whether a process is proven dead."""
+        """Return the second at which a process is proven dead, or None."""
         return self._guard.clock.monotonic() if is_dead(step.owner) else None
 
     # -- steps that may wait: synchronous ------------------------------------------------------
@@ -111,18 +113,18 @@ class SyncDriver:
         return changed
 
     def count_output(self, step: CountOutput) -> None:
-        """Count an output that must not be used."""
+        """Count an invalid output."""
         self._guard.switchboard.count_invalid(step.seen)
         self._guard.switchboard.flush()
 
     def run_user_code(self, step: RunUserCode) -> Reaction:
-        """Run a pure function that calls users' code: in a worker if it has a deadline, else in this thread."""
+        """Run a function that calls user code: in a worker if it has a deadline, else in this thread."""
         if step.timeout is None:
             return capture_result(step.function)
         return self._guard.workers.run_with_deadline(step.function, step.timeout)
 
     def admit_request(self, step: Admit) -> Admission:
-        """Ask the run, then the store."""
+        """Ask the run for admission, then the store."""
         request = step.request
         change, spent = self._find_due_change(request)
         if change is not None:
@@ -143,14 +145,14 @@ class SyncDriver:
             return store_unavailable_finding(step.tool, store_error_text(error))
 
     def ask_person(self, step: AskPerson) -> bool | None:
-        """Put a question to the callback."""
+        """Ask the host's callback; announce a question it leaves open."""
         said = ask_person(self._run, step.approval)
         if said is None:
             self._guard.announce(step.approval)
         return said
 
     def look_up(self, step: LookUp) -> Reaction:
-        """Ask the target, in a worker: a lookup that hangs is given up."""
+        """Look an effect up at its target, in a worker with a deadline."""
         lookup = step.contract.lookup
         assert lookup is not None, "a contract with a lookup has one"
         if is_async(lookup):
@@ -176,7 +178,7 @@ class SyncDriver:
         if is_awaitable_result(reaction):
             pending = reaction.value
             reaction = self._run_in_own_loop(lambda: pending, step)
-            if isinstance(reaction, NotStarted):  # the rest was not; what handed it out has run
+            if isinstance(reaction, NotStarted):  # the awaitable did not start; the function that returned it has run
                 close_coroutine(pending)
                 reaction = Raised(RuntimeError(reaction.reason))
         seconds = time.perf_counter() - begun
@@ -189,7 +191,7 @@ class SyncDriver:
         self._guard.clock.sleep(add_jitter(step))
 
     def settle_claim(self, step: Settle) -> Finding | Record | None:
-        """Report to the ledger, again if it cannot be reached: a report is recognised if it came through."""
+        """Report to the ledger, and again if it cannot be reached. The ledger recognises a repeated report."""
         for pause in SETTLE_PAUSES:
             try:
                 return self._handle_settlement(step, self._guard.store.settle(self._build_report(step)))
@@ -223,7 +225,7 @@ class SyncDriver:
         return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, now, checks, current_effect())
 
     def _stamp_request(self, request: AdmissionRequest) -> AdmissionRequest:
-        """The request with the time at which it is asked, which may be long after the call began, and by whom."""
+        """Return the request with the present time, which may be long after the call began, and its owner."""
         now = self._guard.clock.now()
         claim, approval = request.claim, request.approval
         if claim is not None:
@@ -234,14 +236,14 @@ class SyncDriver:
         return msgspec.structs.replace(request, now=now, claim=claim, approval=approval)
 
     def _redact_question(self, approval: Approval) -> Approval:
-        """The question without secrets, for a store that would write them down as they are."""
+        """Return the question without secrets, for a store that does not encrypt."""
         shown = self._guard.trace.redactor.redact_payload(
             dump_compact(approval.arguments, sort=True), marks=approval.marks
         )
         return msgspec.structs.replace(approval, arguments=msgspec.json.decode(shown), marks=())
 
     def _build_report(self, step: Settle) -> Settlement:
-        """The report as of now, without an output that a store would write down although it holds a secret."""
+        """Return the report as of now, without an output whose secrets the store would not encrypt."""
         settlement = step.settlement
         output = settlement.output
         if output is not None and not self._guard.store.sealed:
@@ -252,14 +254,14 @@ class SyncDriver:
         return msgspec.structs.replace(settlement, now=self._guard.clock.now(), output=output)
 
     def _report_misuse(self, error: UsageError) -> tuple[Reaction, float]:
-        """Let the claim be settled as "nothing happened" first; the caller's mistake is raised after that."""
+        """Let the claim be settled as not started first; the caller's mistake is raised after that."""
         self.misuse = error
         return NotStarted(str(error)), 0.0
 
     def _run_in_own_loop(self, function: Callable[[], Any], step: Invoke) -> Reaction:
-        """An asynchronous tool called from synchronous code gets an event loop in a worker.
+        """Run an asynchronous tool for a synchronous caller, in an event loop in a worker.
 
-        The worker's own limit is a little longer: it only matters if the tool ignores its cancellation.
+        The worker's own limit is a little longer; it matters only if the tool ignores its cancellation.
         """
         limit = step.timeout or self._guard.snapshot.policy.execution.timeout
         return self._await_in_worker(function, limit, self._late_callback(step))
@@ -271,7 +273,7 @@ class SyncDriver:
 
         def forward_late_result(outer: Reaction) -> None:
             reaction = cast("Reaction", outer.value) if isinstance(outer, Returned) else outer
-            if not isinstance(reaction, TimedOut):  # by then it is cancelled, or has been heard
+            if not isinstance(reaction, TimedOut):  # by then it is cancelled or reported
                 late(reaction)
 
         outer = self._guard.workers.run_with_deadline(
@@ -286,9 +288,9 @@ class SyncDriver:
         return lambda reaction: record_late_result(run, contract, claim, reaction)
 
     def _find_due_change(self, request: AdmissionRequest) -> tuple[StateChange | None, Finding | None]:
-        """What has to be kept before a call is admitted, if anything, and the budget that is used up, if one is.
+        """Return the state change to store before the admission, and the finding of a spent budget, if any.
 
-        A store that does not know the run's latch must admit nothing: what could not be kept is tried again.
+        A store that does not know the run's latch must admit nothing, so an unsaved change is tried again.
         """
         force, progress = self._guard.snapshot, self._run.progress
         if force.budgeted and (spent := progress.find_spent_budget(force.policy.budgets, request.step)) is not None:
@@ -296,7 +298,7 @@ class SyncDriver:
         return progress.with_totals if request.needs_shared_state and progress.unsaved is not None else None, None
 
     def _admit_without_store(self, request: AdmissionRequest, spent: Finding | None) -> Admission | None:
-        """Admit or refuse what needs no store; None if the store has to decide."""
+        """Admit or refuse a call that needs no store; None if the store decides."""
         progress = self._run.progress
         if spent is not None:
             return Admission("refuse", spent)
@@ -322,13 +324,13 @@ class SyncDriver:
             self._run.notice("after_settle")
         record = settled.record
         if step.settlement.state.startswith("failed") and record is not None and not record.state.startswith("failed"):
-            return record  # what this execution has not done, another one may have
+            return record  # another execution may have done what this one has not
         if settled.accepted:
             if record is not None:
                 self._run.progress.matters.apply_settlement(record)
             return None
         if step.settlement.state != "completed":
-            # What the ledger knows to have happened has, whatever went wrong afterwards; any other doubt stays one.
+            # An effect the ledger knows has happened, whatever failed afterwards; any other doubt stays.
             return record if record is not None and record.is_final else None
         return record or not_recorded_finding(step.tool, "the ledger does not know the claim")
 
@@ -338,7 +340,7 @@ class SyncDriver:
 
 
 def needs_person(answer: Admission) -> bool:
-    """Whether a question waits for a person because of this answer."""
+    """Return whether a question waits for a person because of this answer."""
     return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
 
 
@@ -361,7 +363,7 @@ HANDLERS: dict[type, Callable[[SyncDriver, Any], Any]] = {
 
 
 def drive_steps(walk: Generator[Step, Any, T], world: SyncDriver) -> T:
-    """Perform a walk's steps one after the other and return what it returns."""
+    """Perform the steps of a call in order and return what its generator returns."""
     try:
         step = next(walk)
         while True:

@@ -1,6 +1,8 @@
-"""Alerts: a spike of invalid outputs is written to the trace and told to the host, once.
+"""Alerts the host of a spike of invalid outputs.
 
-What enters: outputs that reached the validator. What leaves: one `alert` event and one call of `on_alert` per spike.
+In: outputs that reached the validator.
+Out: one `alert` event and one call of `on_alert` per spike.
+Never: a call that fails because `on_alert` does.
 """
 
 from __future__ import annotations

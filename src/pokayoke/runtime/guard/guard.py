@@ -1,4 +1,9 @@
-"""The guard: contracts, policy, store and trace, built once, used by any number of runs and threads."""
+"""The guard: contracts, policy, store and trace, built once for any number of runs and threads.
+
+In: tools, a policy and a store.
+Out: runs.
+Never: a policy or a lock that is taken over in part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Counts outputs for alerts and the kill switch: invalid ones at once, valid ones within a second."""
+"""Counts outputs for alerts and the kill switch: invalid ones at once, valid ones within a second.
+
+In: outputs.
+Out: counts in the store, and switches that flip.
+Never: a call that fails because its output could not be counted.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What became of a run's calls: what is done, what is not, what is open, and what would be refused again.
+"""What became of a run's calls: done, not done, open, and refused for good.
 
-What enters: outcomes, and what the ledger knows of the run from before. What leaves: what may be said of the run at its
-end, and what a shortened history must not lose. What must never happen here: a doubt that is dropped before something
-has settled it.
+In: outcomes, and what the ledger knows of the run from before.
+Out: what a final answer and a shortened history may say of the run.
+Never: a doubt that is dropped before it is settled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Long texts that were put aside: the model reads a preview, and pages through the rest."""
+"""Long texts outside the history: the model reads a preview and pages through the rest.
+
+In: a text.
+Out: its handle, and pages of it.
+Never: more than sixteen texts of a run.
+"""
 
 from __future__ import annotations
 

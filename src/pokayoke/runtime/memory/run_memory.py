@@ -1,4 +1,9 @@
-"""What a run remembers while it is open: its state, and what it has used up."""
+"""What a run remembers while it is open: its state, and what it has used up.
+
+In: changes of the state, and counts.
+Out: the state, here and in the store.
+Never: a change that is lost because the store could not be reached.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The reference loop: ask the model, take its calls, answer them, until there is a last word.
+"""The reference loop: ask the model, run its calls, answer them, until there is a final answer.
 
-One generator is the loop; two short drivers serve synchronous and asynchronous models. Every end is an
-answer with a stop reason: a model that repeats itself, says nothing, goes on calling tools that were taken
-away, or claims what it did not do ends like any other.
+In: a model and a history. One generator is the loop; two short drivers serve sync and async models.
+Out: an answer with a stop reason, also for a model that repeats itself, says nothing, calls tools that
+were taken away, or claims what it did not do.
+Never: a tool call whose answer is missing from the history.
 """
 
 from __future__ import annotations

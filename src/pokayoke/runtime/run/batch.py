@@ -1,7 +1,8 @@
-"""All calls of one message: reads side by side, writes alone and in order, one outcome for each.
+"""Runs all calls of one message: reads concurrently, writes alone and in order.
 
-A write waits for everything before it, so that it can never be built on a read that turns out
-invalid. Call ids repeat in real recordings; the place in the message is what an outcome answers.
+In: the calls of a message.
+Out: one outcome for each, by its place: call ids repeat in real recordings.
+Never: a write that starts before the reads in front of it have ended.
 """
 
 from __future__ import annotations

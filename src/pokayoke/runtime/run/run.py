@@ -1,4 +1,9 @@
-"""One agent run: it takes tool calls, remembers what it must, and says how it ended."""
+"""One agent run: it takes tool calls, keeps its state, and says how it ended.
+
+In: tool calls, the user's texts, and reports of the host.
+Out: outcomes, tool definitions, and the checked final answer.
+Never: a call without its outcome.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A call between its two halves: admitted, with the tool in a framework's hands."""
+"""A ticket: an admitted call whose tool a framework runs.
+
+In: an admitted call, or the outcome of one that was not.
+Out: the arguments for the tool.
+Never: a ticket that is finished twice, or in another run.
+"""
 
 from __future__ import annotations
 
