@@ -68,10 +68,11 @@ class AsyncDriver(SyncDriver):
     async def aadmit_request(self, step: Admit) -> Admission:
         """`admit_request` without blocking the event loop."""
         request = step.request
-        change, spent = self._find_due_change(request)
+        is_shared = request.needs_shared_state
+        change, spent = self._find_due_change(request, is_shared=is_shared)
         if change is not None:
             await self._run.progress.achange_state(change)
-        if (answer := self._admit_without_store(request, spent)) is not None:
+        if (answer := self._admit_without_store(request, spent, is_shared=is_shared)) is not None:
             return answer
         request = self._stamp_request(request)
         if request.claim is None or not self._guard.store.needs_await:

@@ -126,10 +126,11 @@ class SyncDriver:
     def admit_request(self, step: Admit) -> Admission:
         """Ask the run for admission, then the store."""
         request = step.request
-        change, spent = self._find_due_change(request)
+        is_shared = request.needs_shared_state
+        change, spent = self._find_due_change(request, is_shared=is_shared)
         if change is not None:
             self._run.progress.change_state(change)
-        if (answer := self._admit_without_store(request, spent)) is not None:
+        if (answer := self._admit_without_store(request, spent, is_shared=is_shared)) is not None:
             return answer
         request = self._stamp_request(request)
         try:
@@ -287,7 +288,9 @@ class SyncDriver:
         run, contract, claim = self._run, step.contract, step.claim
         return lambda reaction: record_late_result(run, contract, claim, reaction)
 
-    def _find_due_change(self, request: AdmissionRequest) -> tuple[StateChange | None, Finding | None]:
+    def _find_due_change(
+        self, request: AdmissionRequest, *, is_shared: bool
+    ) -> tuple[StateChange | None, Finding | None]:
         """Return the state change to store before the admission, and the finding of a spent budget, if any.
 
         A store that does not know the run's latch must admit nothing, so an unsaved change is tried again.
@@ -295,14 +298,16 @@ class SyncDriver:
         force, progress = self._guard.snapshot, self._run.progress
         if force.budgeted and (spent := progress.find_spent_budget(force.policy.budgets, request.step)) is not None:
             return exhaust_budget, spent
-        return progress.with_totals if request.needs_shared_state and progress.unsaved is not None else None, None
+        return progress.with_totals if is_shared and progress.unsaved is not None else None, None
 
-    def _admit_without_store(self, request: AdmissionRequest, spent: Finding | None) -> Admission | None:
+    def _admit_without_store(
+        self, request: AdmissionRequest, spent: Finding | None, *, is_shared: bool
+    ) -> Admission | None:
         """Admit or refuse a call that needs no store; None if the store decides."""
         progress = self._run.progress
         if spent is not None:
             return Admission("refuse", spent)
-        if not request.needs_shared_state:
+        if not is_shared:
             return progress.admit_locally(request)
         problem = progress.unsaved
         return None if problem is None else Admission("refuse", store_unavailable_finding(request.tool, problem))
