@@ -177,3 +177,12 @@ async def test_a_run_id_names_a_run_that_has_no_conversation(tmp_path):
         assert (await agent.run("go", run_id="job-7")).output == "Done."
     assert shop.done == [("refund", "A1", 5)]
     guard.close()
+
+
+def test_a_conversation_that_begins_anew_writes_nothing_twice(nursery, tmp_path):
+    """The history is lost and the id of the conversation is not: the ledger answers."""
+    nursery.run(tmp_path, "human")
+    (tmp_path / "history.json").unlink()
+    _, after = nursery.run(tmp_path, "human")
+    assert "already" in after["answers"][0]
+    assert len(effects(tmp_path)) == 1

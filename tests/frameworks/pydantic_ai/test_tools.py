@@ -237,3 +237,15 @@ async def test_an_agent_that_another_one_calls_is_guarded_by_itself():
     agent, _ = guarded([delegated], Script([call("delegated", wish="Refund A1.")], "Done."), reads=())
     assert (await agent.run("go")).output == "Done."
     assert shop.done == [("refund", "A1", 5)]
+
+
+async def test_the_model_does_not_read_what_a_tool_raised():
+    """The model reads that the tool failed, not the text of its exception, which may hold a secret."""
+
+    def find(order: str) -> dict:
+        raise RuntimeError("password=hunter2")
+
+    script = Script([call("find", order="A1")], "Not found.")
+    agent, _ = guarded([find], script)
+    assert (await agent.run("go")).output == "Not found."
+    assert "hunter2" not in str(script.asked)
