@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import dataclasses
 import enum
-import importlib
 import inspect
-import pkgutil
 import re
 import sys
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 
 import pokayoke
 from pokayoke.core import policy
+from pokayoke.core.finding_codes import CODES_BY_ROOM
 from pokayoke.core.intake import REFUSALS, REPAIRS
 from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.config.config import SCHEMA_FILE
@@ -48,26 +45,12 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 # ---------------------------------------------------------------- finding codes
 
 
-def modules() -> Iterator[ModuleType]:
-    """Every module of the package that makes findings, in the order of their names."""
-    for found in pkgutil.walk_packages(pokayoke.__path__, "pokayoke."):
-        if found.name.split(".")[-1] == "__main__":
-            continue
-        # An adapter needs its framework, and no environment holds all of them; none of them makes a finding.
-        with contextlib.suppress(*([ImportError] if ".adapters." in found.name else [])):
-            yield importlib.import_module(found.name)
-
-
 def findings_page() -> str:
-    """The page of finding codes, from the CODES tables: one section per room."""
+    """The page of finding codes: one section per room."""
     text = f"# Finding codes\n\n{NOTE}A code is stable: programs may compare it.\n"
-    for module in modules():
-        codes = vars(module).get("CODES")
-        if codes and not hasattr(module, "__path__"):
-            first = (module.__doc__ or "").strip().splitlines()[0]
-            room = module.__name__.removeprefix("pokayoke.")
-            rows: list[tuple[str, ...]] = [(f"`{code}`", meaning) for code, meaning in sorted(codes.items())]
-            text += f"\n## {room}\n\n{first}\n\n{table(('code', 'meaning'), rows)}"
+    for room, codes in CODES_BY_ROOM.items():
+        rows: list[tuple[str, ...]] = [(f"`{code}`", row.meaning) for code, row in sorted(codes.items())]
+        text += f"\n## {room}\n\n{table(('code', 'meaning'), rows)}"
     return text
 
 

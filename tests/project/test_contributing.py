@@ -41,13 +41,11 @@ def test_the_tables_it_names_exist():
     """The tables and classes that the recipes name stand in the files they name."""
     for path, word in [
         ("core/intake/reading.py", "REPAIRS"),
-        ("core/intake/reading.py", "REFUSALS"),
+        ("core/finding_codes.py", "counts_as"),
         ("core/intake/reader.py", "record_repair"),
         ("core/correct/proposals.py", "class Proposal"),
-        ("core/gate/rules.py", "CODES"),
-        ("core/gate/rules.py", "_STOP_REASONS"),
+        ("core/finding_codes.py", "FindingCode"),
         ("core/gate/confidence.py", "confidence"),
-        ("core/state/loop_guard.py", "KINDS"),
         ("stores/base.py", "class Store"),
         ("stores/__init__.py", "def open_store"),
         ("adapters/_host/model.py", "class ModelSide"),

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check.findings import CODES, check_value, clarification_question
+from pokayoke.core.check.findings import check_value, clarification_question
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.schema.facts import facts_at, facts_of_branch
 from pokayoke.core.schema.schema import compile_schema
 
@@ -269,7 +270,7 @@ def test_law_findings_say_whether_it_is_valid(value):
     found = check_value(value, SCHEMA)
     assert bool(found) != SCHEMA.accepts(value)
     for finding in found:
-        assert finding.code in CODES
+        assert finding.code in FINDING_CODES
         assert len(finding.hint) < 600
         json.dumps(dict(finding.data))
 

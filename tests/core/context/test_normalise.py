@@ -10,8 +10,8 @@ from random_histories import Ai, Human, Tool
 
 import pokayoke
 from pokayoke.core.context import History, compacted
-from pokayoke.core.context.findings import CODES
 from pokayoke.core.context.groups import UNANSWERED, with_fields
+from pokayoke.core.finding_codes import CODES_BY_ROOM
 from pokayoke.errors import UsageError
 
 
@@ -213,7 +213,7 @@ def test_what_a_provider_would_refuse_is_put_right(shape, messages, codes, wante
     result = compacted(messages, 100_000)
     assert messages == before
     assert sorted(finding.code for finding in result.findings) == codes
-    assert set(codes) <= set(CODES)
+    assert set(codes) <= set(CODES_BY_ROOM["context"])
     assert all(finding.blame == "host" for finding in result.findings)
     checked = [m for m in result.messages if m.get("type") != "web_search_call" and m.get("role") != "function"]
     legacy = len(checked) < len(result.messages)

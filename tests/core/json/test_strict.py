@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.json import strict
 from pokayoke.core.json.strict import StrictError, nesting_depth, parse
 
@@ -74,7 +75,7 @@ def test_everything_beyond_rfc_8259_is_refused_by_name_and_place(text, code, pos
     with pytest.raises(StrictError) as caught:
         parse(text)
     assert (caught.value.code, caught.value.position) == (code, position)
-    assert str(caught.value) == f"{strict.CODES[code]} (byte {position})"
+    assert str(caught.value) == f"{FINDING_CODES[code].meaning} (byte {position})"
 
 
 @given(VALUES)
@@ -271,7 +272,7 @@ def test_a_place_that_cannot_be_found_is_none(monkeypatch):
     with pytest.raises(StrictError) as caught:
         parse('{"a": 1, "a": 2}')
     assert (caught.value.code, caught.value.position) == ("duplicate_key", None)
-    assert str(caught.value) == strict.CODES["duplicate_key"]
+    assert str(caught.value) == FINDING_CODES["duplicate_key"].meaning
 
 
 @pytest.mark.parametrize(

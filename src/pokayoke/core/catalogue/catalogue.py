@@ -16,10 +16,6 @@ from pokayoke.core.contract.names import DEFINITION_FORMATS, fold_name, name_pro
 from pokayoke.core.text.clip import clip
 from pokayoke.errors import ContractError
 
-CODES: dict[str, str] = {
-    "unknown_tool": "no tool has the called name, and no spelling rule leads to exactly one",
-}
-
 _MAX_SUGGESTIONS = 3
 _MIN_SIMILARITY = 55.0
 _MAX_SHOWN = 60

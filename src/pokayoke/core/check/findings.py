@@ -33,27 +33,6 @@ from pokayoke.core.text.clip import clip
 if TYPE_CHECKING:
     from pokayoke.core.schema.explain import Effort
 
-CODES: dict[str, str] = {
-    "missing_field": "a required field is absent",
-    "unknown_field": "a field the schema does not know",
-    "wrong_type": "the value has another JSON type than the schema asks for",
-    "not_in_enum": "the value is not one of the allowed ones",
-    "out_of_range": "the number is outside its bounds or no multiple of its step",
-    "bad_format": "the text is not in the asserted format",
-    "bad_pattern": "the text does not fit its pattern",
-    "too_short": "the text is shorter than allowed",
-    "too_long": "the text is longer than allowed",
-    "too_few_items": "the list has fewer items than allowed",
-    "too_many_items": "the list has more items than allowed",
-    "duplicate_items": "the list has equal items where all must differ",
-    "too_few_fields": "the object has fewer fields than allowed",
-    "too_many_fields": "the object has more fields than allowed",
-    "not_json": "the value is no JSON value (or is nested too deeply)",
-    "schema_mismatch": "the value breaks the schema in another way, such as fitting no branch of a union",
-    "lost_backslash": "a control character stands in a text where a backslash was meant, such as in \\\\frac",
-    "placeholder": "a text stands where a value should be, such as <user_id> or TODO",
-}
-
 _KEYWORDS: dict[str, str] = {
     "required": "missing_field",
     "dependentRequired": "missing_field",

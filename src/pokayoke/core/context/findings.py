@@ -8,27 +8,14 @@ Never: quote the content of a message at length.
 from __future__ import annotations
 
 from pokayoke.core.call import Finding
-
-CODES: dict[str, str] = {
-    "context_overflow": "the part of the history that must stay does not fit the window",
-    "orphan_result": "a tool result without a call was left out of the history",
-    "duplicate_result": "a call had two results; the later one was kept",
-    "displaced_result": "a tool result did not follow its call and was moved there",
-    "unanswered_call": "a tool call had no result; a result that says so was added",
-    "unusable_call": "a tool call had an id or a name that a provider refuses, and got another; or it was not a call",
-    "system_in_between": "Anthropic accepts no system message between the others; it became part of a user message",
-    "system_left_out": "a system message between the others no longer fits the window; a note quotes it",
-    "user_left_out": "the user's latest words no longer fit the window; at most a note quotes them",
-    "empty_message": "an empty message, or an empty part of one, was left out because a provider refuses it",
-    "summariser_failed": "the summariser failed or wrote too much; the built-in one replaced it",
-}
+from pokayoke.core.finding_codes import FINDING_CODES
 
 
 def repair_finding(code: str, index: int, detail: str) -> Finding:
     """Return the finding for a repaired place of a history.
 
     Args:
-        code: one of `CODES`.
+        code: one of the room `context`, see `core/finding_codes.py`.
         index: position of the message in the original history, from 0.
         detail: the problem.
     """
@@ -37,7 +24,7 @@ def repair_finding(code: str, index: int, detail: str) -> Finding:
 
 def left_out_finding(code: str, index: int) -> Finding:
     """Return the finding for left-out words of the user or the host; arguments as for `repair_finding`."""
-    return repair_finding(code, index, CODES[code])
+    return repair_finding(code, index, FINDING_CODES[code].meaning)
 
 
 def overflow_finding(tokens: int, window: int) -> Finding:

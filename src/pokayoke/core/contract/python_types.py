@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
-CODES: dict[str, str] = {
-    "model_rejected": "a validator of the argument model refuses the value",
-}
-
 _MAX_FINDINGS = 20
 _SCALARS = (str, int, float, bool, type(None))
 _TIME_PATTERNS = {"date-time": r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "time": r"^\d\d:\d\d"}

@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from pokayoke.core.correct.engine import CorrectionRun
 
 
-CODES: dict[str, str] = {
-    "corrector_failed": "a corrector or input model of the contract raised, or returned what cannot be used",
-    "correction_not_allowed": "the input model would change the value, and policy does not allow that class",
-}
-
-
 def correct_arguments(
     value: dict[str, Any],
     contract: Contract,

@@ -15,14 +15,6 @@ from pokayoke.errors import StoreError, ToolError
 _NOTHING_CHANGED = "Nothing was changed."
 _CALL_CHANGES_NOTHING = "The call itself changes nothing."
 
-CODES: dict[str, str] = {
-    "tool_error": "the tool itself reports that it failed",
-    "tool_failed": "the tool raised an exception",
-    "tool_timeout": "the tool did not answer before its deadline",
-    "not_started": "the host could not start the tool; nothing happened",
-    "not_recorded": "the effect happened, but the ledger could not record it",
-}
-
 
 def execution_finding(
     reaction: Raised | TimedOut | NotStarted, tool: str, effect: Effect, *, doubtful: bool, exhausted: bool

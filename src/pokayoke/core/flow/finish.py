@@ -48,11 +48,6 @@ from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import Taint, latch_and_stop, unlatch
 
-CODES: dict[str, str] = {
-    "no_output_contract": "nothing is promised about this tool's output, so it is unchecked",
-    "invariant_cut": "checking the output did not finish in time",
-}
-
 UNCHECKED = Finding(
     code="no_output_contract",
     blame="host",

@@ -22,10 +22,6 @@ from pokayoke.core.flow.steps import Emit, Step
 from pokayoke.core.ledger.records import OPEN, Admission, Claim, Record
 from pokayoke.core.output.model_text import refusal_text, result_text
 
-CODES: dict[str, str] = {
-    "already_done": "the same write ran before; its recorded result answers the call",
-    "invalid_before": "the same write ran before, and its output must not be used",
-}
 NOT_RUN = Attempts(0, 0.0, exhausted=False)
 """The attempts of a call that the ledger answered."""
 

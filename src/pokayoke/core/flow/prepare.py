@@ -39,11 +39,6 @@ from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import parse
 from pokayoke.core.state.run_state import RunState, block_finding, repeated_finding
 
-CODES: dict[str, str] = {
-    "correction_cut": "a declared corrector or validator did not come back in time",
-    "monitored": "monitor mode: the call was let through although it would have been refused",
-}
-
 
 def prepare_call(
     call: ToolCall, env: CallEnvironment, read: Reading | None = None

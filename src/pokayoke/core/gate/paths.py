@@ -17,11 +17,6 @@ from urllib.parse import unquote
 from pokayoke.core.call import Finding
 from pokayoke.core.text.regex import compile_pattern
 
-CODES: dict[str, str] = {
-    "path_escape": "a path would leave the workspace it is confined to",
-    "bad_path": "a path is malformed, or means different things on different systems",
-}
-
 MAX_PATH_BYTES = 4095
 """Longest path in UTF-8 bytes: Linux' PATH_MAX without its NUL."""
 MAX_NAME_BYTES = 255

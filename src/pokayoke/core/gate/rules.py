@@ -15,16 +15,12 @@ import msgspec
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.check.findings import clarification_question
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.gate.paths import check_path, normalise_path_fast
 from pokayoke.core.host_input import as_text_id, expect
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import AccessPolicy, Policy
 from pokayoke.errors import UsageError
-
-CODES: dict[str, str] = {
-    "permission_denied": "the caller may not use this tool",
-    "low_confidence": "the call is too uncertain to run; a clarification is needed",
-}
 
 
 class Principal(msgspec.Struct, frozen=True, gc=False):
@@ -104,30 +100,8 @@ def access_finding(rule: Rule | None, contract: Contract, principal: Principal |
 
 def stop_reason_for(finding: Finding) -> StopReason:
     """Return the stop reason a refusing finding stands for."""
-    return _STOP_REASONS.get(finding.code, "invalid_arguments")
-
-
-_STOP_REASONS: dict[str, StopReason] = {
-    "unknown_tool": "unknown_tool",
-    "low_confidence": "low_confidence",
-    "permission_denied": "permission_denied",
-    "version_withdrawn": "permission_denied",
-    "approval_denied": "approval_denied",
-    "approval_expired": "approval_denied",
-    "awaiting_approval": "awaiting_approval",
-    "quota_exceeded": "quota_exceeded",
-    "repeated_failure": "loop_detected",
-    "budget_exhausted": "budget_exhausted",
-    "in_doubt": "in_doubt",
-    "in_progress": "in_doubt",
-    "kill_switch": "kill_switch",
-    "repeated_write": "loop_detected",
-    "compensated": "loop_detected",
-    "latched": "invalid_tool_output",
-    "failed_before": "tool_failure",
-    "no_scope": "tool_failure",
-    "store_unavailable": "tool_failure",
-}
+    row = FINDING_CODES.get(finding.code)
+    return "invalid_arguments" if row is None else row.stop_reason
 
 
 def access_rule(contract: Contract, access: AccessPolicy) -> Rule | None:

@@ -3,7 +3,6 @@
 from pokayoke.core.intake.arguments import copy_arguments, copy_arguments_fast, read_arguments
 from pokayoke.core.intake.calls import read_calls
 from pokayoke.core.intake.reading import (
-    CODES,
     REFUSALS,
     REPAIRS,
     Calls,
@@ -16,7 +15,6 @@ from pokayoke.core.intake.reading import (
 from pokayoke.core.intake.stop_reasons import is_cut
 
 __all__ = [
-    "CODES",
     "REFUSALS",
     "REPAIRS",
     "Calls",

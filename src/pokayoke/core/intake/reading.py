@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from pokayoke.core.call import Effect, Finding
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import UsageError
 
@@ -56,66 +57,9 @@ REPAIRS: dict[str, str] = {
 """Name of every repair -> what was done. A repair never changes what the text says."""
 
 REFUSALS: dict[str, tuple[Grade, str]] = {
-    "bad_escape": ("ambiguous", "a backslash has no meaning before its character"),
-    "bare_reference": ("lossy", "there is a name or placeholder in place of a value"),
-    "comment_holds_data": ("ambiguous", "a comment may hold part of the arguments"),
-    "control_character": ("lossy", "there is a raw control character"),
-    "cut_after_colon": ("lossy", "the text ends between a key and its value"),
-    "cut_after_comma": ("lossy", "the text ends after a comma"),
-    "cut_after_opener": ("lossy", "the text ends right after an opening bracket"),
-    "cut_in_comment": ("lossy", "the text ends inside a comment"),
-    "cut_in_escape": ("lossy", "the text ends inside an escape"),
-    "cut_in_key": ("lossy", "the text ends inside a key"),
-    "cut_in_number": ("lossy", "the text ends inside a number"),
-    "cut_in_string": ("lossy", "the text ends inside a string, or a closing quote is missing"),
-    "cut_in_word": ("lossy", "the text ends inside a word"),
-    "cut_message": ("lossy", "the message was cut off by its length limit"),
-    "duplicate_key": ("lossy", "a key appears twice with different values"),
-    "edit_suggested": ("edited", "one missing character would make the text fit the schema"),
-    "ellipsis": ("lossy", "there are dots in place of values"),
-    "empty_arguments": ("lossy", "there is no text"),
-    "expression": ("lossy", "a value is an expression instead of a literal"),
-    "extra_closer": ("ambiguous", "there is a surplus closing brace"),
-    "inner_quote": ("ambiguous", "there is an unescaped quote inside a string"),
-    "invalid_utf8": ("lossy", "the bytes are not UTF-8"),
-    "line_break_in_key": ("lossy", "there is a line break inside a key"),
-    "lone_surrogate": ("lossy", "there is half of a surrogate pair"),
-    "lost_member": ("ambiguous", "a comma is misplaced and a required property is absent"),
-    "lost_value": ("lossy", "a value is missing"),
-    "lost_quote": ("lossy", "a quote is missing before this place"),
-    "mismatched_closer": ("lossy", "a closing bracket does not match the one that is open"),
-    "misplaced_comma": ("ambiguous", "a member may be missing next to a comma"),
-    "missing_closer": ("ambiguous", "the text ends before its closing bracket"),
-    "missing_colon": ("lossy", "there is no colon after a key"),
-    "lost_comma": ("ambiguous", "there is no comma between two values"),
-    "missing_opener": ("ambiguous", "the text begins inside an object"),
-    "no_object": ("lossy", "there is no JSON object"),
-    "not_an_object": ("lossy", "the text is a JSON value, but not an object"),
-    "odd_whitespace": ("ambiguous", "there are unusual spaces between the values and inside a string"),
-    "not_finite": ("lossy", "a number is NaN, infinite, or too large"),
-    "not_json": ("lossy", "the arguments hold a value that is not JSON"),
-    "not_read": ("lossy", "the text has no known form of a call"),
-    "number_too_long": ("lossy", "a number has too many digits"),
-    "odd_number": ("lossy", "a number is not in JSON's format"),
-    "positional_arguments": ("lossy", "arguments are given without their names"),
-    "disowned": ("lossy", "the text around the call says that it is not to be made"),
-    "quoted": ("lossy", "the call is inside thoughts or a quotation without an end"),
-    "several_values": ("lossy", "there is more than one value"),
-    "too_deep": ("lossy", "the brackets are nested too deep"),
-    "too_many_calls": ("lossy", "there are too many calls in the text"),
-    "too_long": ("lossy", "the text is too long"),
-    "trailing_comma_in_list": ("ambiguous", "an item may be missing after a comma at the end of a list"),
-    "trailing_text": ("lossy", "there is text around the object that may belong to it"),
-    "uneven_commas": (
-        "edited",
-        "a comma is missing or surplus at a line break, and a property of the schema is absent",
-    ),
-    "unexpected": ("lossy", "there is a character that belongs to no value"),
-    "unknown_envelope": ("lossy", "the call has members besides its name and arguments"),
+    code: (row.grade, row.meaning) for code, row in FINDING_CODES.items() if row.grade is not None
 }
 """Name of every refusal -> its grade and the problem."""
-
-CODES: dict[str, str] = {name: meaning for name, (_, meaning) in REFUSALS.items()}
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,13 +24,6 @@ from pokayoke.core.json.pointer import pointer_step
 from pokayoke.core.json.python_objects import UnwritableValue, json_key, to_plain
 from pokayoke.core.json.values import kind_of
 
-CODES: dict[str, str] = {
-    "output_too_large": "the output is larger than the contract allows",
-    "not_serialisable": "the output holds something that has no JSON form, such as a function, a generator or a handle",
-    "cyclic": "the output contains itself",
-    "key_collision": "two different keys of the output become one key in JSON",
-}
-
 MAX_DEPTH = 100
 """Deepest nesting of a Python object."""
 

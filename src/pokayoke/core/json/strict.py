@@ -21,22 +21,9 @@ import jiter
 import msgspec
 import orjson
 
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.json.dump import dump_compact, dump_exact_size
 from pokayoke.core.text.regex import linear_search
-
-CODES: dict[str, str] = {
-    "byte_order_mark": "the text begins with a byte order mark",
-    "control_character": "a string holds a raw control character",
-    "duplicate_key": "an object holds a key twice, with different values",
-    "equal_duplicate": "an object holds a key twice, with equal values, where that is not accepted",
-    "invalid_json": "the text is not JSON",
-    "invalid_utf8": "the bytes are not UTF-8",
-    "lone_surrogate": "a string holds half of a surrogate pair",
-    "not_finite": "a number is NaN, infinite, or too large for a double",
-    "number_too_long": "an integer has more than 308 digits",
-    "too_deep": "arrays and objects are nested deeper than allowed",
-    "too_long": "the text is longer than allowed",
-}
 
 # All bytes except the signs of structure, as a table of what to delete.
 _NO_SIGNS = bytes(byte for byte in range(256) if chr(byte) not in "[]{}:")
@@ -75,13 +62,13 @@ class StrictError(ValueError):
     """A text is not strict JSON.
 
     Attributes:
-        code: one of `CODES`.
+        code: a code of the room `json` or a reason of a reading, see `core/finding_codes.py`.
         position: byte offset of the place in the UTF-8 text, or None where no single place is wrong.
     """
 
     def __init__(self, code: str, position: int | None = None) -> None:
         """Build the message from the code and the position."""
-        super().__init__(CODES[code] + ("" if position is None else f" (byte {position})"))
+        super().__init__(FINDING_CODES[code].meaning + ("" if position is None else f" (byte {position})"))
         self.code = code
         self.position = position
 

@@ -22,13 +22,6 @@ from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state.kill_switch import Switch, open_switch_finding
 from pokayoke.core.state.run_state import RunState, block_finding
 
-CODES: dict[str, str] = {
-    "quota_exceeded": "a limit on calls or amounts is used up",
-    "awaiting_approval": "a person has to approve this call first",
-    "approval_denied": "a person has denied this call",
-    "approval_expired": "nobody decided, or used a yes, in time; the call needs a new approval",
-}
-
 _MAX_CLOCK_SKEW: Final = 3_600.0
 """Seconds that clocks may differ. Who asked by one that was further ahead would have a yes hold for as much longer."""
 

@@ -12,17 +12,6 @@ import msgspec
 from pokayoke.core.call import Finding
 from pokayoke.core.ledger.records import Admission, Record
 
-CODES: dict[str, str] = {
-    "in_progress": "the same write is running in another call right now",
-    "conflict": "an equal key was used before with other arguments",
-    "in_doubt": "a write was started and nobody can know whether its effect happened",
-    "failed_before": "the same write failed for good before and is not tried again",
-    "repeated_write": "the same write was done before, and its contract refuses repetitions",
-    "compensated": "the same write was done before, and its undoing has at least begun",
-    "no_scope": "a durable store needs a run, session or tenant id to tell repetitions apart",
-    "store_unavailable": "the ledger could not be reached, so the write was not started (again)",
-}
-
 
 def mark_in_doubt(record: Record) -> Record:
     """Return the record as in doubt: its executor will not report soon."""

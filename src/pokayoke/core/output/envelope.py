@@ -21,12 +21,6 @@ from pokayoke.core.json.values import equal_json, is_array, is_flag, is_object, 
 from pokayoke.core.output.invariants import resolve_pointer
 from pokayoke.core.text.clip import clip, clip_at_word
 
-CODES: dict[str, str] = {
-    "error_in_success": "the output reports success and holds an error",
-    "unlike_schema": "the output holds other fields, and none that its schema names",
-    "envelope_broken": "the output is not wrapped as its contract declares",
-}
-
 _SUCCESS_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
 _ERROR_FIELDS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
 _FAILURE_FLAGS = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")

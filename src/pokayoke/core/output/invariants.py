@@ -20,11 +20,6 @@ from pokayoke.core.json.values import equal_json, is_array, is_object, kind_with
 from pokayoke.core.schema.formats import format_check
 from pokayoke.core.text.clip import clip_at_word
 
-CODES: dict[str, str] = {
-    "invariant_failed": "the output violates an invariant of its contract",
-    "invariant_raised": "an invariant of the contract could not be evaluated, so the output counts as invalid",
-}
-
 Rule = Callable[[Any, dict[str, Any]], Any] | DeclaredInvariant
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

@@ -35,14 +35,6 @@ from pokayoke.core.output.transport import (
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.text.clip import clip_at_word
 
-CODES: dict[str, str] = {
-    "html_instead_of_data": "the output is an HTML page instead of data",
-    "not_text": "the contract requires text, and the tool returned something else",
-    "no_data": "the contract requires data, and the tool returned none, or several pieces",
-    "extract_failed": "the contract's extract function could not read the text",
-    "body_unread": "the tool did not read the body of the response, so there is nothing to check",
-}
-
 MAX_DEPTH = 200
 """Maximum nesting that is safe to validate; a text with fewer brackets needs no measurement."""
 _NO_CONTENT = (204, 205)  # RFC 9110: these have no body and no type; the value is null, and the schema decides

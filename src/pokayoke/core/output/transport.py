@@ -18,13 +18,6 @@ from pokayoke.core.json.values import is_flag, is_object, kind_of, properties_of
 from pokayoke.core.output.html_pages import is_page
 from pokayoke.core.text.regex import compile_pattern
 
-CODES: dict[str, str] = {
-    "missing_content_type": "a response declares no content type",
-    "wrong_content_type": "a response declares another content type than the contract expects",
-    "http_error": "a response has a status other than success",
-    "bad_encoding": "the bytes of a text are not valid in its character set",
-}
-
 BYTES_PER_CHAR = 4
 """A UTF-8 character has at most four bytes, so the byte cap is never stricter than the character cap."""
 

@@ -35,11 +35,6 @@ from pokayoke.core.output.receive import MAX_DEPTH, ReceivedOutput, output_findi
 from pokayoke.core.policy import ToolOutputPolicy
 from pokayoke.core.schema.schema import Schema
 
-CODES: dict[str, str] = {
-    "output_changed": "a callable of the contract changed the output while checking it",
-}
-
-
 # A response or a block result has one of these fields.
 _RESPONSE_FIELDS = frozenset(("body", "content"))
 

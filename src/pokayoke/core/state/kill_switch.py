@@ -15,10 +15,6 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding
 
-CODES: dict[str, str] = {
-    "kill_switch": "a tool's outputs are unusable at the moment, so writes that may build on them are refused",
-}
-
 AUTOMATIC_ACTOR = "pokayoke"
 """Who flips a switch that no person flips."""
 WINDOW_OUTPUTS = 50

@@ -15,6 +15,7 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from pokayoke.core.call import SUCCESSFUL, Effect, Finding, Outcome, Status, StopReason
+from pokayoke.core.finding_codes import codes_counted_as
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state.run_state import LoopCount, Repeats
@@ -59,14 +60,14 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "unknown_tool",
         "asked for tools that do not exist",
-        codes=("unknown_tool",),
+        codes=codes_counted_as("unknown_tool"),
         reason="unknown_tool",
         by_tool=False,
     ),
     Kind(
         "repeated_call",
         "repeated a call that brings nothing new",
-        codes=("repeated_failure", "repeated_write", "compensated"),
+        codes=codes_counted_as("repeated_call"),
     ),
     Kind(
         "tool_failure",
@@ -91,7 +92,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "held_back",
         "tried to write although writes are off",
-        codes=("latched", "kill_switch", "writes_off"),
+        codes=codes_counted_as("held_back"),
         streak=False,  # it follows from an invalid output, which was counted, and goes when a valid one comes
     ),
     Kind("refusal", "asked for what is not permitted now", statuses=("refused", "failed"), blames=("policy", "tool")),

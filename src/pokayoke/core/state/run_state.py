@@ -14,15 +14,6 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding, Mode, StopReason
 
-CODES: dict[str, str] = {
-    "run_stopped": "the run has stopped; no tool runs any more",
-    "tools_off": "only a final answer is allowed in this turn; no tool runs",
-    "writes_off": "the run is in safe mode: reads go on, writes are refused",
-    "latched": "an earlier tool output must not be used, so writes are refused",
-    "repeated_failure": "the same call failed several times in a row and is not run again",
-    "budget_exhausted": "a budget of the run (rounds, calls, seconds, tokens) is used up",
-}
-
 _LADDER: Final[tuple[Mode, ...]] = ("normal", "safe_mode", "final_answer", "stopped")
 _RANK: Final[dict[Mode, int]] = {mode: rank for rank, mode in enumerate(_LADDER)}
 

@@ -20,10 +20,6 @@ from pokayoke.core.state.run_state import RunState
 if TYPE_CHECKING:
     from pokayoke.core.versions.lock import ContractLock, ToolLock
 
-CODES: dict[str, str] = {
-    "version_withdrawn": "the run began with a version of the tool that is no longer in force",
-}
-
 NOT_OFFERED: Final = ""
 """Pinned for a new tool that is not offered to this run yet."""
 

@@ -29,15 +29,6 @@ from pokayoke.errors import PathEscape
 from pokayoke.runtime.files import confined_open as beneath
 from pokayoke.runtime.files.roots import Workspace, workspace_of
 
-CODES: dict[str, str] = {
-    "special_file": "a path names a device, FIFO or socket, not a file or folder",
-    "hard_link": "a file has several names, one of which may lie outside the workspace",
-    "path_missing": "a path that has to exist does not",
-    "path_ambiguous": "a relative path exists in more than one root",
-    "path_unreachable": "a path cannot be looked at, so nothing can be said about it",
-    "root_moved": "a workspace root is not the folder it was when it was prepared",
-}
-
 _ELSEWHERE = "Send the path of an ordinary file or folder inside the workspace."
 _HINTS: dict[str, str] = {
     "path_escape": f"The path leads out of the workspace through a link. {_ELSEWHERE}",
@@ -220,7 +211,7 @@ def confine(
         the confined path. A path that does not exist yet is fine unless `must_exist` is set.
 
     Raises:
-        PathEscape: with a `.finding` whose code is one of `CODES`, here or in `core/gate/paths.py`. No other error for
+        PathEscape: with a `.finding` whose code is of the room `files` or `gate`. No other error for
             any path.
         ConfigurationError: a root is missing (only if the roots were never prepared).
     """

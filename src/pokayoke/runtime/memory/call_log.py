@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, compensation_finding
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.records import OPEN, Claim, Record
@@ -23,11 +24,6 @@ from pokayoke.stores.values import RecordQuery
 _KEPT_REFUSALS: Final = 20
 _KEPT_EFFECTS: Final = 10_000
 _ALL: Final = 2**31 - 1
-_OTHER_CALL_CODES: Final = frozenset(
-    {"conflict", "compensated"}
-)  # of an effect with this key: another call, or it was undone
-# Findings that an equal call would meet again.
-_LASTING_CODES: Final = frozenset({"permission_denied", "approval_denied", "failed_before"})
 
 
 class OpenCall(NamedTuple):
@@ -212,7 +208,8 @@ class CallLog:
     def _is_repeat(self, outcome: Outcome, key: str) -> bool:
         """Whether a call was refused whose effect stands: nothing of it is left undone."""
         code = outcome.findings[0].code if outcome.findings else ""
-        stands = code == "repeated_write" or (key in self._done and code not in _OTHER_CALL_CODES)
+        row = FINDING_CODES.get(code)
+        stands = code == "repeated_write" or (key in self._done and not (row is not None and row.is_other_call))
         return outcome.status == "refused" and stands
 
     def _record_unfinished(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
@@ -237,8 +234,8 @@ class CallLog:
             self.open.pop(key or tool, None)  # whatever it waited for is decided
         if in_doubt and key in self._done:  # it came to its end just now, and has been settled as done
             self.forget_key(key)
-        if outcome.findings and (code := outcome.findings[0].code) in _LASTING_CODES:
-            self._remember_refusal(OpenCall(tool, code, call.arguments))
+        if outcome.findings and (row := FINDING_CODES.get(outcome.findings[0].code)) and row.is_lasting:
+            self._remember_refusal(OpenCall(tool, outcome.findings[0].code, call.arguments))
 
     def _remember_refusal(self, matter: OpenCall) -> None:
         with self._lock:
