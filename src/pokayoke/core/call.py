@@ -1,6 +1,8 @@
-"""The nouns that travel: what enters a room, what a room says, what leaves.
+"""The nouns of a call: the call, a finding, a correction, a verdict, an outcome.
 
-All of them are immutable. Nothing in here decides anything.
+In: plain values.
+Out: immutable values that travel from room to room.
+Never: a decision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Undo an effect. Undoing is an effect of its own: claimed, executed once, settled, never repeated blindly.
+"""Undoes an effect. An undoing is an effect of its own: claimed, executed once, settled, never repeated blindly.
 
-What enters is a contract that says how, and what is to be undone; what leaves is what became of it. An
-exception, a deadline or the end of this process leave the undoing in doubt, and a person settles that.
+In: a contract with a `compensate` function, and the effect to undo.
+Out: the state of the undoing.
+Never: an undoing that counts as failed although it may have happened. After an exception, a deadline or the end of
+this process it is in doubt, and a person settles it.
 """
 
 from __future__ import annotations

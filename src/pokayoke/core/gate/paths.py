@@ -1,9 +1,10 @@
-"""Paths, lexically: what a path argument may look like before anybody touches a disk.
+"""Checks the text of a path argument, before any disk is read.
 
-In comes the text the model sent and the workspace roots; out goes the root and the path below it,
-or a finding. Nothing is guessed: a form that means something else on another operating system is
-refused on every one, so a contract behaves alike wherever it runs. Resolving symbolic links needs
-a disk and happens in `pokayoke.runtime.files.workspace`; passing this check alone proves nothing about them.
+In: the text that the model sent, and the workspace roots.
+Out: the root and the path below it, or a finding.
+Never: a guess. A form that means something else on another operating system is refused on every one, so a contract
+behaves the same everywhere. Symbolic links need a disk: `pokayoke.runtime.files.workspace` resolves them, and a path
+that passes here alone proves nothing about them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""May this call run at all? Small rules, each a finding or nothing; the cheap ones first.
+"""Decides by small rules whether a call may run; the cheap ones come first.
 
-What enters is a call whose arguments are read and fit; what leaves is the first reason to refuse
-it. The rules that apply to a tool are chosen once, when the guard is built. Reasons that depend on
-what others do at the same moment (mode, limits, approvals, claims) are `core/ledger/admission.py`'s.
+In: a call whose arguments are read and fit.
+Out: the first reason to refuse it, or None.
+Never: a decision about what other callers do at the same moment (mode, limits, approvals, claims); that is the
+admission's, `core/ledger/admission.py`. The rules of a tool are chosen once, when the guard is built.
 """
 
 from __future__ import annotations

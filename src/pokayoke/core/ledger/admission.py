@@ -1,8 +1,8 @@
-"""May this call start now? Mode, latch, limits, approval and claim, decided in one act.
+"""Decides whether a call may start now: mode, latch, limits, approval and claim, in one act.
 
-What enters is a request and everything the store holds about it; what leaves is an answer and what
-the store must keep. A store calls `admit` while nobody else can change what it handed in, so there
-is no gap between the check and the claim.
+In: a request, and everything that the store holds about it.
+Out: an answer, and what the store has to keep.
+Never: a gap between the check and the claim. A store calls `admit` while no other caller can change what it holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Do the ledger and the business agree? One key at a time, by rules that need nothing but values.
+"""Compares the ledger with the business rows, one key at a time.
 
-What enters is a ledger record, the business rows of its key and what is known of late effects; what
-leaves is the class the key belongs to, and why. What must never happen here: a disagreement that
-counts as matched, or a call in flight that counts as a disagreement.
+In: a ledger record, the business rows of its key, and the known late effects.
+Out: the class of the key, and the reason.
+Never: a disagreement that counts as matched, or a call in flight that counts as a disagreement.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When a tool's outputs go bad at once: the window over its latest outputs, and what counts as a spike.
+"""Detects a spike of invalid outputs in the window of a tool's latest outputs.
 
-What enters is one output after another, valid or not, with the time of its call. What leaves is an
-alert, once per spike. The figures are the kill switch's, which wants a few more invalid outputs before a
-share of them trips it: so a person is told no later than that.
+In: one output after another, valid or not, with the time of its call.
+Out: an alert, once per spike.
+Never: an alert later than the kill switch, which uses the same figures and needs a few more invalid outputs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The kill switch: while a tool's outputs cannot be used, no run writes from them.
+"""The kill switch: while the outputs of a tool are unusable, no run writes from them.
 
-What enters is what is known of a tool's latest outputs and a new one; what leaves is the switch as it
-must stand. Every run and process that shares a store shares its switches. A switch that has tripped
-opens the way for probes by itself: reads go on in every mode, so the next reads are the probes, and
-nothing has to be handed back if one dies.
+In: the latest outputs of a tool, and a new one.
+Out: the new state of the switch.
+Never: a switch that stays open because a probe died. Every run and process that shares a store shares its switches;
+reads go on in every mode, so the next reads are the probes.
 """
 
 from __future__ import annotations

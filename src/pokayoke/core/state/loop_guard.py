@@ -1,9 +1,10 @@
-"""The loop guard: when a model gets nowhere, its tools are taken away and it has to answer.
+"""The loop guard: a model that makes no progress loses its tools and has to answer.
 
-What enters is how the calls of a round ended; what leaves is the count to keep, and whether the run
-goes on. One mechanism serves every kind of bad round: the first gives the model a chance to repair
-itself, the next switches to a final answer. Only progress clears a streak, and nothing clears the
-total of a turn. An answer that changed is progress like one to a new question.
+In: how the calls of a round ended.
+Out: the count to keep, and whether the run goes on.
+Never: a count that anything but progress clears; nothing clears the total of a turn. One mechanism serves every kind
+of bad round: after the first the model may repair itself, the next switches to a final answer. An answer that
+changed is progress, like an answer to a new question.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""One ladder per run: normal, safe_mode, final_answer, stopped. It never rises by itself.
+"""The state of a run: one ladder (normal, safe_mode, final_answer, stopped), and the latch beside it.
 
-Beside the ladder stands the latch: a taint per tool and identity arguments whose last output must
-not be used. The effective mode is the lowest of both. What enters is a state and what happened;
-what leaves is a new state. The state is what survives a restart; it is written when it worsens.
+In: a state and an event.
+Out: a new state. It survives a restart and is written when it worsens.
+Never: a ladder that rises by itself. The latch holds a taint per tool and identity arguments whose last output must
+not be used; the effective mode is the lowest of both.
 """
 
 from __future__ import annotations
