@@ -79,7 +79,7 @@ def test_a_child_with_the_pid_of_a_gone_ancestor_names_itself(monkeypatch):
     child = os.fork()
     if child == 0:
         try:
-            os.write(theirs, str(current_owner.__globals__["_named"].cache_info().currsize).encode())
+            os.write(theirs, str(current_owner.__globals__["_name_process"].cache_info().currsize).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
