@@ -23,7 +23,7 @@ INSIDE, OUTSIDE = "inside", "OUTSIDE"
 def method(request, monkeypatch):
     """Both ways of reaching a file that promise to win races."""
     if request.param == "walk":
-        monkeypatch.setattr(beneath, "_openat2", lambda: None)
+        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
     elif beneath.open_method() != "openat2":
         pytest.skip("this kernel has no openat2")
     return request.param
