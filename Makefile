@@ -26,7 +26,7 @@ test: $(VENV)/.test ## every test that needs only this clone (ROOM=core/intake: 
 	$(RUN) -m pytest -m "not conformance" -n auto --dist loadgroup tests/$(ROOM) $(ARGS)
 
 coverage: $(VENV)/.test ## the branches of the core that no test takes: there are none
-	$(RUN) -m pytest tests/core tests/runtime tests/adapters tests/stores/test_compensated_effects.py \
+	$(RUN) -m pytest -n auto --dist loadgroup tests/core tests/runtime tests/adapters tests/stores/test_compensated_effects.py \
 	  tests/faults/test_calls_and_schemas.py --cov=pokayoke.core --cov-fail-under=100 $(ARGS)
 
 check: lint types imports pages ## lint, format, types, import direction, generated pages

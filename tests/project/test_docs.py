@@ -14,6 +14,7 @@ PROSE = [*PAGES, *(ROOT / f"{page}.md" for page in ("CHANGELOG", "CONTRIBUTING",
 """The pages whose blocks run, and those that have none to run."""
 
 
+@pytest.mark.timeout(300)  # a page starts many commands, and the suite keeps every processor busy
 @pytest.mark.parametrize("page", [page for page in PAGES if has_runnable_blocks(page)], ids=name)
 def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, need):
     """The blocks of a page run in order and print exactly what the page says they print."""
