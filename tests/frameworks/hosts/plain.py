@@ -17,6 +17,11 @@ from pokayoke.adapters.openai import AsyncChatModel, AsyncResponsesModel, ChatMo
 
 TITLE = "plain messages"
 PACKAGE = "openai"
+MODULES: tuple[str, ...] = ()
+UNLIKE = dict.fromkeys(
+    ("test_without_the_framework_the_extra_is_named", "test_the_adapter_names_what_it_exports"),
+    "plain messages have no framework, and so no adapter of its name",
+)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses", "anthropic")
 IMPOSSIBLE: dict[str, str] = {}
