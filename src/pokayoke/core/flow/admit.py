@@ -185,7 +185,8 @@ def _refuse_call(
     decision: Decision = "stop" if env.view.state.mode == "stopped" else "refuse"
     yield Emit(tool_call_event(prepared, env, decision, findings, room))
     ending = ending_before_run(prepared, Admission("refuse"), findings, stop_reason_for(finding))
-    return (yield from end_call(prepared, env, ending))
+    yield from end_call(prepared, env, ending)
+    return ending.outcome
 
 
 def finish_without_run(
@@ -208,15 +209,16 @@ def finish_without_run(
     elif answer.kind == "replay" and record is not None:
         yield Emit(tool_call_event(prepared, env, "replay", prepared.remarks, "ledger"))
         monitors = env.snapshot.policy.mode == "monitor"
-        return (
-            yield from end_call(prepared, env, ending_from_record(prepared, record, plan, NOT_RUN, monitors=monitors))
-        )
+        ending = ending_from_record(prepared, record, plan, NOT_RUN, monitors=monitors)
+        yield from end_call(prepared, env, ending)
+        return ending.outcome
     assert finding is not None, "every answer but execute and replay carries a finding"
     findings = (finding, *prepared.remarks)
     decision: Decision = "ask" if answer.kind == "pending" else "refuse"
     yield Emit(tool_call_event(prepared, env, decision, findings, "ledger" if record else "gate"))
     ending = ending_before_run(prepared, answer, findings, _halt_reason(env, finding), claim)
-    return (yield from end_call(prepared, env, ending))
+    yield from end_call(prepared, env, ending)
+    return ending.outcome
 
 
 def _halt_reason(env: CallEnvironment, finding: Finding) -> StopReason:

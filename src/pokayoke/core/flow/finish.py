@@ -62,7 +62,8 @@ def finish_call(
     prepared, plan = admitted.prepared, admitted.plan
     if not isinstance(reaction, Returned):
         ending = yield from _end_failed_execution(admitted, env, reaction, ran)
-        return (yield from end_call(prepared, env, ending))
+        yield from end_call(prepared, env, ending)
+        return ending.outcome
     # Only invariants read the arguments, and the tool may have changed the ones it got.
     owned = prepared.is_sole_owner and plan.contract.invariants
     arguments = prepared.original_arguments() if owned else admitted.arguments
@@ -76,7 +77,8 @@ def finish_call(
         ending = yield from _end_invalid(admitted, env, checked, ran)
     else:
         ending = yield from _end_valid(admitted, env, checked, ran)
-    return (yield from end_call(prepared, env, ending))
+    yield from end_call(prepared, env, ending)
+    return ending.outcome
 
 
 def settle_found_effect(

@@ -1,13 +1,12 @@
 """How a call ends: its outcome, its last trace events, its entry in the loop guard.
 
 In: a small `Ending` from the branch that ended the call.
-Out: the outcome. `end_call` alone writes the events and counts the call.
+Out: the outcome. `end_call` alone names the events and counts the call.
 Never: a call with two outcomes, or one that the loop guard does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +17,7 @@ from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import Event, tool_result_event
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.states import Attempts, PreparedCall
-from pokayoke.core.flow.steps import Emit, Step
+from pokayoke.core.flow.steps import Emit
 from pokayoke.core.ledger.records import OPEN, Admission, Claim, Record
 from pokayoke.core.output.model_text import refusal_text, result_text
 
@@ -44,22 +43,22 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     stop: Event | None = None
 
 
-def end_call(prepared: PreparedCall, env: CallEnvironment, ending: Ending) -> Generator[Step, Any, Outcome]:
-    """Write the result event of a call, count it in the loop guard, and return its outcome."""
+def end_call(prepared: PreparedCall, env: CallEnvironment, ending: Ending) -> tuple[Emit, ...]:
+    """Count the end of a call in the loop guard, and return the steps that write its last trace events."""
     outcome, ran, data, snapshot = ending.outcome, ending.ran, ending.data, env.snapshot
     effect = None
+    events: tuple[Emit, ...] = ()
     if (plan := prepared.plan) is not None:
         contract = plan.contract
         effect = contract.effect
         if ran is not None:
             shown = None if contract.secret else data
-            yield Emit(tool_result_event(prepared, env, outcome, ran.seconds, shown, wire=ending.is_wire))
-            if ending.stop is not None:
-                yield Emit(ending.stop)
+            result = Emit(tool_result_event(prepared, env, outcome, ran.seconds, shown, wire=ending.is_wire))
+            events = (result,) if ending.stop is None else (result, Emit(ending.stop))
     env.view.rounds.count_outcome(
         outcome, prepared.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=data
     )
-    return outcome
+    return events
 
 
 def build_outcome(

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.call import Outcome, Raw, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.admit import admit_call, admit_retry, finish_without_run
 from pokayoke.core.flow.environment import CallEnvironment
@@ -94,6 +94,8 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
 
 def _is_retryable_response(value: Any) -> bool:
     """Return whether a result is a response whose status says that the same request may succeed later."""
+    if type(value) is Raw and type(value.status) is int:  # its status needs no reading
+        return value.status in _TRANSIENT_STATUS
     try:
         wire = as_wire_response(value)
     except KeyboardInterrupt:

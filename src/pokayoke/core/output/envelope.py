@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import orjson
@@ -81,14 +81,15 @@ def undeclared_error(
     requires to be a number, an array or an object: it is a measurement or a list that is always present (a fit's
     `error`, a linter's `errors`). An output with none of the fields that its schema names is a finding too.
     """
-    if not is_object(value):
+    if not isinstance(value, dict):
         return None
+    fields = cast("dict[str, Any]", value)
     # Checked first: most schemas require a field, and every output passes here.
     if isinstance(schema, dict) and not schema.get("required") and (envelope is None or envelope.data is None):
-        found = _find_unlike_schema(value, schema)
+        found = _find_unlike_schema(fields, schema)
         if found is not None:
             return found
-    return None if _STATUS_FIELDS.isdisjoint(value) else _find_stated_failure(value, schema, envelope)
+    return None if _STATUS_FIELDS.isdisjoint(fields) else _find_stated_failure(fields, schema, envelope)
 
 
 def _find_stated_failure(
