@@ -21,15 +21,23 @@ from pokayoke.core.schema.schema import compile_schema
         ({"type": "number", "multipleOf": 5}, "a number, a multiple of 5"),
         ({"type": "string", "minLength": 2}, "a text of at least 2 characters"),
         ({"type": "string", "maxLength": 2}, "a text of at most 2 characters"),
-        ({"type": "string", "format": "email"}, "a text in the format email"),
+        (
+            {"type": "string", "format": "email"},
+            "a text in the format email (one plain address), such as mia@shop.example",
+        ),
         (
             {"type": "string", "format": "date-time"},
             "a text in the format date-time with a time zone, such as 2026-11-21T09:30:00+01:00",
         ),
         (
             {"anyOf": [{"type": "string", "format": "time"}, {"type": "string", "format": "date"}]},
-            "a text in the format date, such as 2026-11-21, or time with a time zone, such as 09:30:00+01:00",
+            "a text in the format date, such as 2026-11-21, or time, such as 09:30:00",
         ),
+        (
+            {"type": "string", "pattern": "^K-[0-9]+$", "examples": ["K-1", "K-2"]},
+            'a text that fits ^K-[0-9]+$, such as "K-1"',
+        ),
+        ({"type": "string", "pattern": "^K", "examples": [1]}, "a text that fits ^K"),
         ({"type": "array"}, "a list, each a value"),
         ({"type": "array", "items": {"type": "array"}}, "a list, each a list"),
         ({"type": "object"}, "an object"),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.json.pointer import Path
+from pokayoke.core.json.values import is_array
 from pokayoke.core.schema.facts import Node, SchemaFacts, cached_per_schema, facts_at, facts_of_child, item_facts
 from pokayoke.core.schema.problems import SPELLING
 from pokayoke.core.schema.schema import Schema
@@ -72,8 +73,12 @@ def _describe_text(facts: SchemaFacts) -> str:
     if facts.formats:
         return "a text in the format " + ", or ".join(f"{one}{SPELLING.get(one, '')}" for one in sorted(facts.formats))
     text = "a text" + _describe_size(facts.nodes, "minLength", "maxLength", "characters")
-    pattern = next((node["pattern"] for node in facts.nodes if isinstance(node.get("pattern"), str)), None)
-    return f"{text} that fits {pattern[:80]}" if pattern else text
+    shaped = next((node for node in facts.nodes if isinstance(node.get("pattern"), str)), None)
+    if shaped is None:
+        return text
+    given = shaped.get("examples")
+    example = next((one for one in given if isinstance(one, str)), None) if is_array(given) else None
+    return f"{text} that fits {shaped['pattern'][:80]}" + ("" if example is None else f", such as {json_text(example)}")
 
 
 def _single_bound(nodes: Iterable[Node], *keywords: str) -> tuple[str, Any] | None:

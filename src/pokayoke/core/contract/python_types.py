@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 _MAX_FINDINGS = 20
 _SCALARS = (str, int, float, bool, type(None))
-_TIME_PATTERNS = {"date-time": r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "time": r"^\d\d:\d\d"}
-"""Patterns for times without a required zone, by their format (RFC 3339 demands one). The type checks the rest."""
+_NAIVE_TIMES = {
+    "date-time": (r"^\d{4}-\d\d-\d\dT\d\d:\d\d", "2026-11-21T09:30:00"),
+    "time": (r"^\d\d:\d\d", "09:30:00"),
+}
+"""Pattern and example of times without a required zone, by their format. The type checks the rest."""
 
 
 def input_schema_of(kind: Any, where: str) -> dict[str, Any]:
@@ -371,9 +374,10 @@ def _json_schema(adapter: TypeAdapter[Any], mode: Literal["validation", "seriali
 
 def _relax_time_zone(node: dict[str, Any], kind: Mapping[str, Any]) -> dict[str, Any]:
     """Demand a time zone only where the type does: Python's times need none, and a model would have to guess one."""
-    beginning = _TIME_PATTERNS.get(node.get("format", ""))
-    free = kind.get("tz_constraint") in (None, "naive")
-    return {"type": "string", "pattern": beginning} if beginning and free else node
+    form = _NAIVE_TIMES.get(node.get("format", ""))
+    if form is None or kind.get("tz_constraint") not in (None, "naive"):
+        return node
+    return {"type": "string", "pattern": form[0], "examples": [form[1]]}
 
 
 def _reason_line(exc: BaseException) -> str:

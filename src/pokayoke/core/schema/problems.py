@@ -172,12 +172,19 @@ def describe_assertion(keyword: str, argument: Any, node: dict[str, Any]) -> tup
     return words.format(short_json(argument)), {"limit": argument}
 
 
-# What a writer has to know too: RFC 3339 demands the zone of a time, and most programs leave it out.
 SPELLING = {
     "date": ", such as 2026-11-21",
     "date-time": " with a time zone, such as 2026-11-21T09:30:00+01:00",
-    "time": " with a time zone, such as 09:30:00+01:00",
+    "time": ", such as 09:30:00",
+    "duration": ", such as P1DT2H30M",
+    "email": " (one plain address), such as mia@shop.example",
+    "hostname": ", such as www.shop.example",
+    "ipv4": ", such as 192.0.2.7",
+    "ipv6": ", such as 2001:db8::7",
+    "uri": " with its scheme, such as https://shop.example/orders",
+    "uuid": ", such as 0b6c3a52-7d1e-4f0a-9c58-1e2d3f4a5b6c",
 }
+"""What a writer of a format has to know: an example, and the parts that most programs leave out."""
 BOUNDS = {
     "minimum": "at least {}",
     "maximum": "at most {}",

@@ -145,6 +145,8 @@ class _Inspector:
         if not is_object(node) or id(node) in self.bases:
             return
         schema = node
+        if schema is not self.root:
+            _allow_null(schema)
         if draft in LEGACY and "$ref" in schema:
             self.overriding_refs.add(id(schema))
         else:
@@ -303,6 +305,29 @@ def declared_draft(schema: Any) -> Draft | None:
     if not isinstance(named, str):
         return None
     return _DRAFTS.get(named.removesuffix("#").partition("://")[2])
+
+
+_KEPT_OUTSIDE = frozenset(("$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$defs", "definitions"))
+_ABOUT = frozenset(("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"))
+
+
+def _allow_null(schema: dict[str, Any]) -> None:
+    """Write OpenAPI's `nullable: true` as JSON Schema, in place; both say the same then."""
+    if schema.get("nullable") is not True:
+        return
+    del schema["nullable"]
+    named = schema.get("type")
+    if named is not None and _NULL_REFUSERS.isdisjoint(schema):
+        schema["type"] = list(dict.fromkeys([*([named] if isinstance(named, str) else named), "null"]))
+        if is_array(schema.get("enum")) and None not in schema["enum"]:
+            schema["enum"].append(None)
+        return
+    inner = {word: schema.pop(word) for word in list(schema) if word not in _KEPT_OUTSIDE | _ABOUT}
+    if inner:
+        schema["anyOf"] = [inner, {"type": "null"}]
+
+
+_NULL_REFUSERS = IN_PLACE_ONE | IN_PLACE_LISTS | {"$ref", "$dynamicRef", "$recursiveRef", "const"}
 
 
 def _iter_patterns(node: dict[str, Any]) -> Iterator[str]:

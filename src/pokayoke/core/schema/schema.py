@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pokayoke.core.schema.completeness import is_sealed
 from pokayoke.core.schema.cost import Limit, find_exceeded_limit, limit_validator, value_limits
 from pokayoke.core.schema.explain import Effort, explain_problems
-from pokayoke.core.schema.formats import validator_classes
+from pokayoke.core.schema.formats import compile_validator
 from pokayoke.core.schema.index import Draft, ExplanationCache, SchemaMap
 from pokayoke.core.schema.problems import SchemaProblem, build_problem, unusable_problem
 from pokayoke.core.schema.safety import inspect_schema
@@ -26,6 +26,12 @@ from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
     import jsonschema_rs
+
+PATTERN_STEPS = 2_000
+"""Most steps back of one pattern with look-around on one text; past them the text is refused.
+
+Each may pass over the whole text, so together they bound the time: two seconds if pattern and text are hostile.
+"""
 
 
 class Schema:
@@ -138,27 +144,46 @@ def compile_schema(
 
     Raises:
         ContractError: the schema is invalid, refers to a document that was not passed in, loops or explodes, is too
-            large or too deep, or has a pattern that the linear engine refuses.
+            large or too deep, or has a pattern that no engine takes.
     """
     schema_map = inspect_schema(schema, where=where, resources=resources or {}, draft=draft)
-    from jsonschema_rs import RegexOptions  # noqa: PLC0415 - 10 ms of import, for those who have a schema
-
-    validator = validator_classes()[schema_map.draft]
-    options: dict[str, Any] = {
-        "validate_formats": formats,
-        "ignore_unknown_formats": True,
-        "pattern_options": RegexOptions(size_limit=_pattern_size_limit(len(schema_map.patterns))),
-        "offline": True,
-    }
-    registry: dict[str, Any] = {}
     try:
-        if schema_map.resources:
-            registry["registry"] = _build_registry(schema_map)
-        compiled = validator(schema_map.root, **options, **registry)
+        compiled, compile_lone = _compile_bounded(schema_map, formats=formats)
     except Exception as exc:  # noqa: BLE001 - whatever the compiler raises, the schema cannot be used
         raise ContractError(_compile_error_text(where, exc)) from None
     limits = value_limits(schema_map.patterns, schema_map.paths, unique=schema_map.unique)
-    return Schema(schema_map, limit_validator(compiled.is_valid, limits), partial(validator, **options), limits)
+    return Schema(schema_map, limit_validator(compiled.is_valid, limits), compile_lone, limits)
+
+
+Compiler = Callable[[Any], "jsonschema_rs.Validator"]
+
+
+def _compile_bounded(schema_map: SchemaMap, *, formats: bool) -> tuple[jsonschema_rs.Validator, Compiler]:
+    """Compile a schema with the linear-time engine; one with a look-around pattern with the engine that goes back.
+
+    Returns:
+        The validator, and the function that compiles a subschema alone in the same way.
+    """
+    from jsonschema_rs import FancyRegexOptions, RegexOptions  # noqa: PLC0415 - 10 ms of import, as in formats.py
+
+    size = _pattern_size_limit(len(schema_map.patterns))
+    registry: dict[str, Any] = {"registry": _build_registry(schema_map)} if schema_map.resources else {}
+
+    def compile_with(engine: RegexOptions | FancyRegexOptions) -> tuple[jsonschema_rs.Validator, Compiler]:
+        options: dict[str, Any] = {
+            "draft": schema_map.draft,
+            "validate_formats": formats,
+            "ignore_unknown_formats": True,
+            "pattern_options": engine,
+        }
+        return compile_validator(schema_map.root, **options, **registry), partial(compile_validator, **options)
+
+    try:
+        return compile_with(RegexOptions(size_limit=size))
+    except Exception as exc:
+        if not _is_pattern_error(exc):
+            raise
+    return compile_with(FancyRegexOptions(backtrack_limit=PATTERN_STEPS, size_limit=size))
 
 
 def _pattern_size_limit(patterns: int) -> int:
@@ -190,14 +215,22 @@ def _refuse_retrieval(uri: str) -> Any:
     raise LookupError(f"{uri} was not handed in")
 
 
+def _error_text(exc: Exception) -> str:
+    return str(getattr(exc, "message", "") or exc)[:300]
+
+
+def _is_pattern_error(exc: Exception) -> bool:
+    """Return whether a schema does not compile because of a regular expression."""
+    return '"regex"' in _error_text(exc)
+
+
 def _compile_error_text(where: str, exc: Exception) -> str:
     """Return why a schema does not compile, and what to change."""
-    text = str(getattr(exc, "message", "") or exc)[:300]
-    if '"regex"' in text:
+    text = _error_text(exc)
+    if _is_pattern_error(exc):
         return (
-            f"{where}: the pattern {text.removesuffix(' is not a ' + chr(34) + 'regex' + chr(34))} cannot run on "
-            "the linear-time engine (look-around, back-references and huge repetitions are refused). "
-            "Write it without them, or check it in an invariant."
+            f"{where}: the pattern {text.removesuffix(' is not a ' + chr(34) + 'regex' + chr(34))} cannot be used "
+            "(invalid, or with huge repetitions). Write it otherwise, or check it in an invariant."
         )
     path = "".join(f"/{part}" for part in getattr(exc, "instance_path", ()))
     return f"{where}: not a valid JSON Schema{' at ' + path if path else ''}: {text}"
