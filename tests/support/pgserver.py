@@ -49,9 +49,11 @@ def empty_schema(server=SERVER):
         yield joined(server, f"options=-csearch_path%3D{name}")
     finally:
         with psycopg.connect(server, autocommit=True) as conn:
+            # Only who holds something of this schema: other tests use the server at the same time.
             conn.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'pokayoke' AND state LIKE 'idle in%'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%%' AND pid IN "
+                "(SELECT pid FROM pg_locks JOIN pg_class ON relation = pg_class.oid WHERE relnamespace = %s::regnamespace)",
+                [name],
             )
             conn.execute(f"DROP SCHEMA {name} CASCADE")
 
