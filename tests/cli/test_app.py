@@ -30,18 +30,6 @@ def test_help_lists_the_commands_and_shows_examples(shell):
         "safe-mode",
     ):
         assert name in listing
-    for name in (
-        "check",
-        "doctor",
-        "trace",
-        "demo",
-        "learn",
-        "replay",
-        "contracts",
-        "ledger",
-        "approvals",
-        "safe-mode",
-    ):
         assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]
 
 

@@ -42,3 +42,22 @@ SCHEMAS = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def nested(depth, key="a", leaf=1):
+    """An object in an object in an object."""
+    value = leaf
+    for _ in range(depth):
+        value = {key: value}
+    return value
+
+
+TREE = {
+    "$defs": {
+        "tree": {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/tree"}, "b": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+        }
+    },
+    "$ref": "#/$defs/tree",
+}

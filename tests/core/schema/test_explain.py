@@ -5,30 +5,11 @@ from unittest import mock
 import jsonschema_rs
 import pytest
 from hypothesis import given
-from schema_samples import CLOSED, JSON, SCHEMAS
+from schema_samples import CLOSED, JSON, SCHEMAS, TREE, nested
 
 from pokayoke.core.schema import explain as schema_explain
 from pokayoke.core.schema.problems import MAX_PROBLEMS
 from pokayoke.core.schema.schema import compile_schema
-
-
-def nested(depth, key="a", leaf=1):
-    """An object in an object in an object."""
-    value = leaf
-    for _ in range(depth):
-        value = {key: value}
-    return value
-
-
-TREE = {
-    "$defs": {
-        "tree": {
-            "type": "object",
-            "properties": {"a": {"$ref": "#/$defs/tree"}, "b": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
-        }
-    },
-    "$ref": "#/$defs/tree",
-}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+from schema_samples import TREE, nested
 
 from pokayoke.core.schema import schema as schema_module
 from pokayoke.core.schema.problems import MAX_DEPTH
@@ -16,25 +17,6 @@ def chain(length):
     """A schema of references that each lead to the next one."""
     steps = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(length)}
     return {"$defs": {**steps, f"a{length}": {"type": "integer"}}, "$ref": "#/$defs/a0"}
-
-
-def nested(depth, key="a", leaf=1):
-    """An object in an object in an object."""
-    value = leaf
-    for _ in range(depth):
-        value = {key: value}
-    return value
-
-
-TREE = {
-    "$defs": {
-        "tree": {
-            "type": "object",
-            "properties": {"a": {"$ref": "#/$defs/tree"}, "b": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
-        }
-    },
-    "$ref": "#/$defs/tree",
-}
 
 
 def test_no_socket_opens_and_no_server_is_asked(monkeypatch):
