@@ -16,6 +16,16 @@ settings.register_profile("full", max_examples=2_000, **SLOW)
 settings.load_profile("full" if os.environ.get("POKAYOKE_FULL") else "ci" if os.environ.get("CI") else "short")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than processors: many tests wait for processes, servers and deadlines."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that stay together in one worker: the last of them must not wait for all others."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 def unavailable(reason: str) -> NoReturn:
     """End a test whose surroundings are missing: a user's machine skips it, CI fails it.
 
