@@ -21,6 +21,7 @@ from typing import Any, cast
 from pokayoke.core.call import Finding
 from pokayoke.core.check.findings import check_value
 from pokayoke.core.context import compacted
+from pokayoke.core.correct.whole_numbers import restore_integers
 from pokayoke.core.intake import read_arguments, reading_finding
 from pokayoke.core.json.serialise import serialise
 from pokayoke.core.schema.schema import Schema, compile_schema
@@ -78,7 +79,7 @@ def safe_parse_args(
 
     Returns:
         the arguments. Only provable repairs are made (a trailing comma, single quotes, a code fence); with a
-        schema the arguments also fit it.
+        schema the arguments also fit it, and 2.0 is 2 where it wants an integer.
 
     Raises:
         ArgumentsRefused: the text is ambiguous, cut off, or does not fit the schema.
@@ -90,7 +91,7 @@ def safe_parse_args(
         raise ArgumentsRefused((reading_finding(reading, effect="write", tool=None),))
     if compiled is not None and (findings := check_value(value, compiled)):
         raise ArgumentsRefused(findings)
-    return value
+    return value if compiled is None else restore_integers(value, compiled)[0]
 
 
 def validate_tool_name(name: str, valid: Collection[str]) -> bool:

@@ -1,5 +1,7 @@
 """Field names: spellings and typos that are one known name, and those left alone."""
 
+import time
+
 import pytest
 from correction_samples import (
     FIELDS,
@@ -13,6 +15,7 @@ from correction_samples import (
 )
 
 from pokayoke.core.correct.correct import correct_arguments
+from pokayoke.core.json.dump import dump_compact
 
 
 @pytest.mark.parametrize(
@@ -155,3 +158,98 @@ def test_long_words_may_slip_twice():
     """A word of nine letters or more is recognised with two slips."""
     schema = {"type": "object", "properties": {"destination": STRING}, "required": ["destination"]}
     assert correct_arguments({"destnatoin": "x"}, contract(schema), kinds=READ).value == {"destination": "x"}
+
+
+OPEN = {
+    "type": "object",
+    "properties": {
+        "path": STRING,
+        "dry_run": {"type": "boolean"},
+        "recursive": {"type": "boolean"},
+        "rows": {"type": "array", "items": {"type": "object", "properties": {"style_id": INTEGER}}},
+    },
+    "required": ["path"],
+}
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ({"path": "/srv", "dryRun": True}, {"path": "/srv", "dry_run": True}),
+        ({"path": "/srv", "DRY-RUN": "true"}, {"path": "/srv", "dry_run": True}),
+        ({"Path": "/srv", "extra": 1}, {"path": "/srv", "extra": 1}),
+        (
+            {"path": "/srv", "rows": [{}, {"styleId": 1, "other": 2}]},
+            {"path": "/srv", "rows": [{}, {"style_id": 1, "other": 2}]},
+        ),
+    ],
+)
+def test_another_spelling_counts_in_an_open_schema(sent, meant, written):
+    """A declared field that is absent gets its own name back, at every depth; other names stay what they are."""
+    dumped = dump_compact(sent, sort=True) if written else None
+    prepared = correct_arguments(sent, contract(OPEN), kinds=WRITE, canonical=dumped)
+    assert prepared.findings == ()
+    assert prepared.value == meant
+    assert prepared.corrections[-1].rule in ("field_name", "boolean_from_text")
+    assert {change.kind for change in prepared.corrections} == {"equivalent"}
+    assert correct_arguments(prepared.value, contract(OPEN), kinds=WRITE).changed is False
+
+
+@pytest.mark.parametrize(
+    ("sent", "at"),
+    [
+        ({"path": "/srv", "recusive": True}, "/recusive"),
+        ({"path": "/srv", "dryRun": "maybe"}, "/dryRun"),
+        ({"path": "/srv", "dry_run": True, "dryRun": False}, "/dryRun"),
+        ({"path": "/srv", "rows": [{"stlye_id": 1}]}, "/rows/0/stlye_id"),
+    ],
+)
+@pytest.mark.parametrize("kinds", [READ, WRITE])
+def test_a_near_miss_in_an_open_schema_is_a_finding(sent, at, kinds):
+    """A typo, a spelling whose value does not fit, and a second spelling never run as one field more."""
+    prepared = correct_arguments(sent, contract(OPEN), kinds=kinds)
+    assert [(finding.code, finding.at) for finding in prepared.findings] == [("unknown_field", at)]
+    assert prepared.value == sent
+
+
+def test_a_near_miss_says_what_was_meant():
+    """The hint names the one declared field."""
+    prepared = correct_arguments({"path": "/srv", "recusive": True}, contract(OPEN), kinds=READ)
+    assert "Did you mean `recursive`?" in prepared.findings[0].hint
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        (OPEN, {"path": "/srv", "note": "x", "-path": 1, "run": 1}),
+        ({"type": "object"}, {"dryRun": 1, "dry_run": 2}),
+        ({**OPEN, "patternProperties": {"^dry": {}}}, {"path": "/srv", "dryRun": 1}),
+        ({**OPEN, "additionalProperties": STRING}, {"path": "/srv", "recusive": "x"}),
+        ({"anyOf": [OPEN, {"properties": {"dryRun": INTEGER}}]}, {"path": "/srv", "dryRun": 1}),
+        (OPEN, {"path": "/srv", **{f"recusive{number}": 1 for number in range(70)}}),
+    ],
+)
+def test_other_names_in_an_open_schema_stay(schema, sent):
+    """What is far from every field, what a pattern or a branch declares, and the names of a map are the model's own."""
+    prepared = correct_arguments(sent, contract(schema), kinds=READ)
+    assert prepared.findings == ()
+    assert prepared.value == sent
+
+
+def test_a_map_takes_another_spelling_too():
+    """Beside names with a schema of their own, another spelling of a declared field is that field."""
+    tool = contract({"type": "object", "properties": {"Content-Type": STRING}, "additionalProperties": STRING})
+    assert correct_arguments({"content_type": "a/b", "X-Id": "1"}, tool, kinds=WRITE).value == {
+        "Content-Type": "a/b",
+        "X-Id": "1",
+    }
+
+
+def test_very_many_open_objects_end_in_time():
+    """Thousands of objects with a typo each are findings after a moment."""
+    rows = one({"type": "array", "items": {"type": "object", "properties": {"style_id": INTEGER}}})
+    began = time.process_time()
+    assert correct_arguments({"v": [{"stlye_id": 1}] * 8_000}, rows, kinds=READ).findings
+    assert correct_arguments({"v": [{"styleId": 1}] * 100}, rows, kinds=READ).findings == ()
+    assert time.process_time() - began < 6

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pokayoke.core.call import Effect, Finding
+from pokayoke.core.check.argument_checks import ArgumentChecks
 from pokayoke.core.contract import importers
 from pokayoke.core.contract.arguments import (
     declared_defaults,
@@ -149,6 +150,8 @@ class Contract:
 
     input: Schema = field(init=False, repr=False)
     """The compiled schema of the arguments that the model may send (without the `key_argument`)."""
+    checks: ArgumentChecks = field(init=False, repr=False)
+    """What arguments that fit the schema are still checked for."""
     defaults: Mapping[str, Any] = field(init=False, repr=False)
     """The defaults that the input schema declares for arguments a write may leave out; {} for a read."""
     takes_text: bool = field(init=False, repr=False)
@@ -193,6 +196,7 @@ class Contract:
             accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
         seal(self, "input_schema", whole.raw)
         seal(self, "input", accepted)
+        seal(self, "checks", ArgumentChecks(accepted))
         seal(self, "defaults", {} if self.effect == "read" else declared_defaults(accepted))
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from pokayoke.core.call import CorrectionKind, Finding
 from pokayoke.core.check.findings import placeholder_findings
-from pokayoke.core.check.placeholders import find_placeholders, may_hold_placeholder
+from pokayoke.core.check.placeholders import may_hold_placeholder
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.correct.result import CorrectionResult
+from pokayoke.core.correct.whole_numbers import restore_integers
+from pokayoke.core.json.dump import dump_compact
 
 if TYPE_CHECKING:
     from pokayoke.core.correct.engine import CorrectionRun
@@ -57,12 +59,11 @@ def _is_clean(value: dict[str, Any], contract: Contract, canonical: bytes | None
     """Return whether a value has no findings; the hot path of every call."""
     schema = contract.input
     if canonical is None:
-        return schema.accepts(value) and not find_placeholders(value, schema)
+        return schema.accepts(value) and not contract.checks.may_need_change(value, dump_compact(value))
     try:
-        valid = schema.is_valid(value)
+        return schema.is_valid(value) and not contract.checks.may_need_change(value, canonical)
     except Exception:  # noqa: BLE001 - fail closed: the slow path names the problem
         return False
-    return valid and not (may_hold_placeholder(canonical) and find_placeholders(value, schema))
 
 
 @cache
@@ -81,6 +82,7 @@ def _run_corrections(
         value,
         contract.input,
         name=contract.name,
+        is_open=contract.checks.is_open,
         kinds=tuple(kinds),
         correctors=contract.ready_correctors,
         canonical=canonical,
@@ -95,4 +97,6 @@ def _run_corrections(
         findings = [*marks, *[finding for finding in findings if finding.at not in places]]
     if findings:
         return CorrectionResult(value, findings=tuple(findings))
-    return CorrectionResult(work.value, tuple(work.corrections), changed=bool(work.corrections))
+    whole, restored = restore_integers(work.value, contract.input)
+    corrections = (*work.corrections, *restored)
+    return CorrectionResult(whole, corrections, changed=bool(corrections))

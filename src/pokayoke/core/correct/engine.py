@@ -9,7 +9,7 @@ unions, conditions and counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from pokayoke.core.call import Correction, CorrectionKind, Finding
 from pokayoke.core.check.findings import Issue, describe_issue, find_issues
 from pokayoke.core.contract.correctors import Correctors
-from pokayoke.core.correct.field_names import nearest_field
+from pokayoke.core.correct.field_names import MAX_UNKNOWN, NEAR_KEYWORD, misspelt_fields, nearest_field
 from pokayoke.core.correct.proposals import LIST_RULE, Proposal, propose_values, read_object
 from pokayoke.core.json.pointer import (
     Path,
@@ -54,8 +54,6 @@ _VALUE_CODES = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mis
 _ENVELOPES = frozenset({"arguments", "args", "input", "parameters", "params", "kwargs", "tool_input"})
 _ROOT = "arguments"
 _MAX_SHOWN = 120
-_MAX_UNKNOWN = 64
-"""Most unknown names of one object that are compared with its allowed fields."""
 _MAX_SWAPPED = 6
 """Most issues whose pairs are checked for swapped values."""
 _NAMES = frozenset({"name", "tool", "function", "tool_name"})
@@ -97,6 +95,7 @@ class CorrectionRun:
         schema: Schema,
         *,
         name: str,
+        is_open: bool,
         kinds: tuple[CorrectionKind, ...],
         correctors: Correctors | None,
         canonical: bytes | None,
@@ -105,8 +104,9 @@ class CorrectionRun:
         self.value: Any = value
         self.corrections: list[Correction] = []
         self._effort = Effort()
-        self.issues = find_issues(value, schema, parsed=canonical is not None, effort=self._effort)
         self._schema = schema
+        self._is_open = is_open
+        self.issues = self._find_issues(value, parsed=canonical is not None)
         self._name = name
         self._kinds = kinds
         self._correctors = correctors
@@ -127,7 +127,7 @@ class CorrectionRun:
             for issue in found:
                 if swapped and issue.key in swapped:
                     continue
-                if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._is_open(issue)):
+                if len(self.corrections) < MAX_CORRECTIONS and (self.issues is found or self._is_left(issue)):
                     self._settle_issue(issue)
             if not self.issues or len(self.corrections) == before:
                 return
@@ -146,7 +146,7 @@ class CorrectionRun:
             found.append(msgspec.structs.replace(finding, data={**finding.data, **extra}))
         return found
 
-    def _is_open(self, issue: Issue) -> bool:
+    def _is_left(self, issue: Issue) -> bool:
         return any(issue.key == other.key for other in self.issues)
 
     def _unwrap_envelope(self) -> None:
@@ -166,7 +166,7 @@ class CorrectionRun:
             return
         if "equivalent" in self._kinds:
             self.corrections.append(Correction("", "envelope", whole, inner_value))
-            self.value, self.issues = inner_value, find_issues(inner_value, self._schema)
+            self.value, self.issues = inner_value, self._find_issues(inner_value)
 
     def _find_swapped(self) -> set[tuple[Path, str]]:
         """Return the issues of field pairs that would be valid with swapped values; which is right is unknown."""
@@ -194,7 +194,7 @@ class CorrectionRun:
                 step, left = accepted[0]
                 if self._is_list_in_list(step.path, step.corrections[-1].rule):
                     return
-                if kind in self._kinds:
+                if kind in self._kinds and not (kind == "likely" and issue.problem.keyword == NEAR_KEYWORD):
                     self.value, self.issues = step.value, left
                     self.corrections.extend(step.corrections)
                 else:
@@ -253,7 +253,16 @@ class CorrectionRun:
         self._trials -= 1
         if self._trials < 0 or self._effort.steps > MAX_STEPS:
             return None
-        return find_issues(value, self._schema, effort=self._effort)
+        return self._find_issues(value)
+
+    def _find_issues(self, value: Any, *, parsed: bool = False) -> tuple[Issue, ...]:
+        """Return what breaks the schema, and the names in open objects that are near a declared one."""
+        found = find_issues(value, self._schema, parsed=parsed, effort=self._effort)
+        if not self._is_open or any(issue.code == "not_json" for issue in found):
+            return found
+        known = {issue.key for issue in found}
+        near = islice(misspelt_fields(value, self._schema), MAX_PROBLEMS)
+        return (*found, *[issue for issue in near if issue.key not in known])
 
     def _is_no_worse(self, left: tuple[Issue, ...], changed: list[Path]) -> bool:
         """Return whether the changed places are valid and no other place got worse.
@@ -324,9 +333,7 @@ class CorrectionRun:
         """Return what each unknown name of an object can mean, cached; {} if there are too many."""
         if self._named is None or self._named[0] is not entries:
             unknown = [key for key in entries if key not in fields]
-            found = (
-                {key: nearest_field(key, fields, entries) for key in unknown} if len(unknown) <= _MAX_UNKNOWN else {}
-            )
+            found = {key: nearest_field(key, fields, entries) for key in unknown} if len(unknown) <= MAX_UNKNOWN else {}
             self._named = (entries, found)
         return self._named[1]
 

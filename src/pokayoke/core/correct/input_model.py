@@ -16,7 +16,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.correctors import is_exact_json, user_code_finding
 from pokayoke.core.correct.result import CorrectionResult
 from pokayoke.core.json.pointer import to_pointer
-from pokayoke.core.json.values import equal_json
+from pokayoke.core.json.values import copy_json, equal_json
 
 
 def apply_input_model(
@@ -47,7 +47,7 @@ def _call_model(value: dict[str, Any], contract: Contract) -> tuple[dict[str, An
     """Call the input model on a copy. Any exception becomes a finding, except a KeyboardInterrupt."""
     assert contract.validate_input is not None
     try:
-        after, said = contract.validate_input(_copy_json(value))
+        after, said = contract.validate_input(copy_json(value))
         findings = tuple(said)
     except KeyboardInterrupt:
         raise
@@ -91,12 +91,3 @@ def _not_allowed_finding(change: Correction) -> Finding:
         hint=f"Send `{change.at[1:]}` as {shown} if that is what you mean.",
         data={"suggestion": change.after, "rule": change.rule, "class": change.kind},
     )
-
-
-def _copy_json(value: Any) -> Any:
-    """Return a copy of a JSON value, so that user code cannot change the original."""
-    if type(value) is dict:
-        return {key: _copy_json(item) for key, item in cast(dict[str, Any], value).items()}
-    if type(value) is list:
-        return [_copy_json(item) for item in cast(Sequence[Any], value)]
-    return value

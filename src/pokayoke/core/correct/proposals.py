@@ -46,6 +46,7 @@ import msgspec
 
 from pokayoke.core.call import CorrectionKind
 from pokayoke.core.contract.units import THOUSANDS
+from pokayoke.core.correct.whole_numbers import WHOLE_RULE, is_whole_for
 from pokayoke.core.json import strict
 from pokayoke.core.schema.facts import FOLDED_PREFIX, SchemaFacts, fold_separators, item_facts, json_types
 from pokayoke.core.schema.schema import Schema
@@ -103,6 +104,8 @@ def propose_values(value: Any, facts: SchemaFacts, schema: Schema, *, nested: bo
             yield from _propose_from_text(value, facts)
     elif type(value) is int and "string" in facts.types:
         yield Proposal("text_from_number", "likely", str(value))
+    elif is_whole_for(value, facts):  # in draft 4, which takes 2.0 for no integer
+        yield Proposal(WHOLE_RULE, "equivalent", int(value))
     if nested:
         return
     if isinstance(value, list):

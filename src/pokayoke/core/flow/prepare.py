@@ -14,7 +14,6 @@ import msgspec
 
 from pokayoke.core.call import Decision, Finding, ToolCall, Verdict
 from pokayoke.core.check.findings import required_fields_sentence
-from pokayoke.core.check.placeholders import may_hold_placeholder
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.correct.correct import correct_arguments
 from pokayoke.core.correct.result import CorrectionResult
@@ -103,7 +102,7 @@ def prepare_call_fast(call: ToolCall, env: CallEnvironment) -> PreparedCall | Re
             return None
         if value.__class__ is not dict:
             return None
-        if not contract.input.is_valid(value) or may_hold_placeholder(dumped):
+        if not contract.input.is_valid(value) or contract.checks.may_need_change(value, dumped):
             return Reading(grade="exact", value=value, canonical=dumped)
     except Exception:  # noqa: BLE001 - the rooms find and name the problem
         return None

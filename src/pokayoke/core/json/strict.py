@@ -131,6 +131,11 @@ def parse(
     return value, dump
 
 
+def may_hold_whole_double(dump: bytes) -> bool:
+    """Return False if a compact dump certainly holds no double without a fraction, such as 2.0."""
+    return (_POINT in dump and _WHOLE(dump) is not None) or _LARGE in dump
+
+
 def nesting_depth(value: Any) -> int:
     """Return how deep arrays and objects nest: 0 for a scalar, 1 for a flat list."""
     depth = 0

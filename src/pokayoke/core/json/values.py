@@ -58,6 +58,15 @@ def equal_json(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
+def copy_json(value: Any) -> Any:
+    """Return a copy of a JSON value whose objects and arrays are new."""
+    if type(value) is dict:
+        return {key: copy_json(item) for key, item in cast(dict[str, Any], value).items()}
+    if type(value) is list:
+        return [copy_json(item) for item in cast(Sequence[Any], value)]
+    return value
+
+
 def read_field(thing: Any, name: str) -> Any:
     """Return a field of a dict or an object; None if it has none.
 

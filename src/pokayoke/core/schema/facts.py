@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -170,6 +170,33 @@ def facts_of_child(schema: Schema, facts: SchemaFacts, step: str) -> SchemaFacts
 def item_facts(schema: Schema, facts: SchemaFacts) -> SchemaFacts:
     """Return what a schema says about the items of an array at a place."""
     return facts_of_child(schema, facts, "0")
+
+
+def walk_facts(value: Any, schema: Schema, kinds: tuple[type, ...]) -> Iterator[tuple[Path, SchemaFacts, Any]]:
+    """Yield every part of a value that is of these types, with its path and what the schema says about its place.
+
+    An object comes before its fields, and all of them in their order.
+    """
+    stack: list[tuple[Path, SchemaFacts, Any]] = [((), facts_at(schema, ()), value)]
+    while stack:
+        path, facts, item = stack.pop()
+        if type(item) in kinds:
+            yield path, facts, item
+        if not isinstance(item, dict | list):
+            continue
+        is_list = isinstance(item, list)
+        entries: Iterable[tuple[Any, Any]] = (
+            enumerate(cast(list[Any], item)) if is_list else cast(dict[str, Any], item).items()
+        )
+        alike = facts_of_child(schema, facts, "0") if is_list and not _has_rows(facts) else None
+        inside = [(str(key), child) for key, child in entries if type(child) in (dict, list, *kinds)]
+        for step, child in reversed(inside):
+            stack.append(((*path, step), alike or facts_of_child(schema, facts, step), child))
+
+
+def _has_rows(facts: SchemaFacts) -> bool:
+    """Return whether the items of a list may differ by their position."""
+    return any("prefixItems" in node or isinstance(node.get("items"), list) for node in facts.nodes)
 
 
 def json_types(value: Any) -> frozenset[str]:

@@ -46,6 +46,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
         resources: the passed-in documents that a reference uses, by URI.
         targets: id of a schema object (it lives as long as this map) to the target of its `$ref`.
         overriding_refs: ids of schema objects whose `$ref` overrides the keywords next to it (draft 7 and older).
+        nodes: the schema and all subschemas of the documents in use.
         unknown_formats: format names that are annotations only.
         patterns: its regular expressions.
         paths: the highest number of paths on which one place of a value is evaluated; comparisons with choices count.
@@ -57,6 +58,7 @@ class SchemaMap(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, Any]
     targets: dict[int, Any]
     overriding_refs: set[int]
+    nodes: tuple[dict[str, Any], ...]
     unknown_formats: tuple[str, ...]
     patterns: tuple[str, ...]
     paths: int

@@ -103,6 +103,7 @@ class _Inspector:
             resources=self.used,
             targets=self.targets,
             overriding_refs=self.overriding_refs,
+            nodes=tuple(self.nodes),
             unknown_formats=tuple(sorted(unknown_formats(self.nodes, self.draft))),
             patterns=tuple(pattern for node in self.nodes for pattern in _iter_patterns(node)),
             paths=paths + compared,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PATTERN_STEPS = 2_000
 """Most steps back of one pattern with look-around on one text; past them the text is refused.
 
-Each may pass over the whole text, so together they bound the time: two seconds if pattern and text are hostile.
+Each may pass over the whole text, so together they bound the time: some seconds if pattern and text are hostile.
 """
 
 
@@ -38,6 +38,7 @@ class Schema:
     """A compiled schema. Made by `compile_schema`; safe to share between threads.
 
     Attributes:
+        nodes: the schema and all its subschemas; they must not be changed.
         raw: a private copy of the schema; it must not be changed.
         draft: the dialect it is read in, such as `2020-12`.
         is_valid: the validator's own method: `is_valid(value) -> bool`. It raises `ValueError` for a value that is
@@ -50,7 +51,7 @@ class Schema:
         places: the cache of `core/schema/facts.py` and `core/check/findings.py` about places of the schema.
     """
 
-    __slots__ = ("_known", "_map", "draft", "is_valid", "limits", "places", "raw", "unknown_formats")
+    __slots__ = ("_known", "_map", "draft", "is_valid", "limits", "nodes", "places", "raw", "unknown_formats")
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Schema:
         self._map = schema_map
         self._known = ExplanationCache(schema_map.draft, compile_lone)  # filled on the first problems, once per keyword
         self.places: dict[Any, Any] = {}
+        self.nodes = schema_map.nodes
         self.raw: dict[str, Any] | bool = schema_map.root
         self.draft: Draft = schema_map.draft
         self.unknown_formats: tuple[str, ...] = schema_map.unknown_formats
@@ -76,6 +78,11 @@ class Schema:
     def resolve_ref(self, node: dict[str, Any]) -> Any:
         """Return what the `$ref` of one of this schema's own subschemas points to, or None."""
         return self._map.targets.get(id(node))
+
+    def has_pattern_for(self, node: dict[str, Any], name: str) -> bool:
+        """Return whether a `patternProperties` of one of this schema's own subschemas takes a name."""
+        patterns: dict[str, Any] = node.get("patternProperties", {})
+        return any(self._known.is_pattern_match(node, pattern, name) for pattern in patterns)
 
     def accepts(self, value: Any) -> bool:
         """Return whether a Python value of any kind is valid; False for values that are not JSON.
