@@ -59,6 +59,7 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "cut_in_string": FindingCode("the text ends inside a string, or a closing quote is missing", grade="lossy"),
         "cut_in_word": FindingCode("the text ends inside a word", grade="lossy"),
         "cut_message": FindingCode("the message was cut off by its length limit", grade="lossy"),
+        "doubled_brace": FindingCode("there is a second opening brace in place of a key", grade="lossy"),
         "duplicate_key": FindingCode("a key appears twice with different values", grade="lossy"),
         "edit_suggested": FindingCode("one missing character would make the text fit the schema", grade="edited"),
         "ellipsis": FindingCode("there are dots in place of values", grade="lossy"),
@@ -92,6 +93,9 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "disowned": FindingCode("the text around the call says that it is not to be made", grade="lossy"),
         "quoted": FindingCode("the call is inside thoughts or a quotation without an end", grade="lossy"),
         "several_values": FindingCode("there is more than one value", grade="lossy"),
+        "raw_line_break": FindingCode(
+            "there is a raw line break or tab in a value that may not hold one", grade="edited"
+        ),
         "too_deep": FindingCode("the brackets are nested too deep", grade="lossy"),
         "too_many_calls": FindingCode("there are too many calls in the text", grade="lossy"),
         "too_long": FindingCode("the text is too long", grade="lossy"),

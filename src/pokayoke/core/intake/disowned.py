@@ -12,8 +12,11 @@ import re
 from collections.abc import Container
 from functools import lru_cache
 
-from pokayoke.core.intake.framing import DENIED, IS_WRONG, strip_markup
+from pokayoke.core.intake.framing import strip_markup
 from pokayoke.core.intake.reading import ReadCall, refused_reading
+
+DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
+IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
 
 _FAILED = (
     r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
