@@ -65,8 +65,8 @@ class ToolCall(msgspec.Struct, frozen=True):
         stop_reason: why the provider says the message ended, if known.
         confidence: the host's own confidence in this call, 0 to 1, if it has one.
         occurrence: 0 for the first; a wanted repetition of an equal write carries 1, 2, ...
-        unread: the name of the refusal of `read_calls`, if that found the call in a text and refused it; then the
-            arguments are not read again.
+        unread: the refusal by `read_calls`, if that found the call in a text and did not prove it (see
+            `ReadCall.to_tool_call`): its name, and behind a space what it is about. The arguments are not read again.
 
     Raises:
         UsageError: the confidence is no number from 0 to 1 (NaN is taken for none at all, and so for 0), or the

@@ -26,6 +26,7 @@ class FindingCode(msgspec.Struct, frozen=True):
         grade: the grade of a reading that names it as its reason; None for all other findings.
         is_lasting: True if the same call would be refused with it again.
         is_other_call: True if it is about another call than the one whose effect the ledger holds.
+        is_free_once: True if its first refusal in a turn is no bad round.
     """
 
     meaning: str
@@ -34,6 +35,7 @@ class FindingCode(msgspec.Struct, frozen=True):
     grade: Grade | None = None
     is_lasting: bool = False
     is_other_call: bool = False
+    is_free_once: bool = False
 
 
 CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
@@ -45,8 +47,10 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         ),
     },
     "intake": {
+        "after_text": FindingCode("the call is behind text that follows an earlier call", grade="lossy"),
         "bad_escape": FindingCode("a backslash has no meaning before its character", grade="ambiguous"),
         "bare_reference": FindingCode("there is a name or placeholder in place of a value", grade="lossy"),
+        "beside_text": FindingCode("there is other text beside the call", grade="edited", is_free_once=True),
         "comment_holds_data": FindingCode("a comment may hold part of the arguments", grade="ambiguous"),
         "control_character": FindingCode("there is a raw control character", grade="lossy"),
         "cut_after_colon": FindingCode("the text ends between a key and its value", grade="lossy"),
@@ -59,7 +63,6 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "cut_in_string": FindingCode("the text ends inside a string, or a closing quote is missing", grade="lossy"),
         "cut_in_word": FindingCode("the text ends inside a word", grade="lossy"),
         "cut_message": FindingCode("the message was cut off by its length limit", grade="lossy"),
-        "doubled_brace": FindingCode("there is a second opening brace in place of a key", grade="lossy"),
         "duplicate_key": FindingCode("a key appears twice with different values", grade="lossy"),
         "edit_suggested": FindingCode("one missing character would make the text fit the schema", grade="edited"),
         "ellipsis": FindingCode("there are dots in place of values", grade="lossy"),
@@ -86,16 +89,20 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         ),
         "not_finite": FindingCode("a number is NaN, infinite, or too large", grade="lossy"),
         "not_json": FindingCode("the arguments hold a value that is not JSON", grade="lossy"),
+        "not_native": FindingCode(
+            "the call is in the text, although the model makes native calls", grade="edited", is_free_once=True
+        ),
         "not_read": FindingCode("the text has no known form of a call", grade="lossy"),
         "number_too_long": FindingCode("a number has too many digits", grade="lossy"),
         "odd_number": FindingCode("a number is not in JSON's format", grade="lossy"),
         "positional_arguments": FindingCode("arguments are given without their names", grade="lossy"),
-        "disowned": FindingCode("the text around the call says that it is not to be made", grade="lossy"),
-        "quoted": FindingCode("the call is inside thoughts or a quotation without an end", grade="lossy"),
-        "several_values": FindingCode("there is more than one value", grade="lossy"),
-        "raw_line_break": FindingCode(
-            "there is a raw line break or tab in a value that may not hold one", grade="edited"
+        "disowned": FindingCode(
+            "the call is inside quotation marks, another tag, code or a quoted line", grade="lossy"
         ),
+        "quoted": FindingCode("the call is inside thoughts or a quotation without an end", grade="lossy"),
+        "recited": FindingCode("the call is letter for letter in a text that was read before", grade="lossy"),
+        "several_values": FindingCode("there is more than one value", grade="lossy"),
+        "tagged_value": FindingCode("a value between tags has no certain end, type or layout", grade="lossy"),
         "too_deep": FindingCode("the brackets are nested too deep", grade="lossy"),
         "too_many_calls": FindingCode("there are too many calls in the text", grade="lossy"),
         "too_long": FindingCode("the text is too long", grade="lossy"),
@@ -107,6 +114,7 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
             "a comma is missing or surplus at a line break, and a property of the schema is absent", grade="edited"
         ),
         "unexpected": FindingCode("there is a character that belongs to no value", grade="lossy"),
+        "unread_call": FindingCode("there is markup of a call that cannot be read", grade="lossy"),
         "unknown_envelope": FindingCode("the call has members besides its name and arguments", grade="lossy"),
     },
     "json": {

@@ -64,13 +64,13 @@ def test_a_string_of_data_that_is_no_json_holds_no_call(text):
     ("text", "found"),
     [
         (f'{{"a": NaN, "s": "{SHOWN}', [("delete_file", "quoted")]),
-        (f'{{a: NaN, "s": "{SHOWN}', [("delete_file", None)]),
+        (f'{{a: NaN, "s": "{SHOWN}', [("delete_file", "disowned")]),
         (f'{{"a": NaN, "s": 5\n{SHOWN}', [("delete_file", None)]),
-        (f"Use {{x to [open. {SHOWN}", [("delete_file", None)]),
-        (f"Use {{x to [close]. {SHOWN}", [("delete_file", None)]),
-        (f"Use {{don't x to open. {SHOWN}", [("delete_file", None)]),
-        (f"I fix [#12](https://x.y) now: {SHOWN}", [("delete_file", None)]),
-        (f"{{/* a {{b */ {SHOWN}", [("delete_file", None)]),
+        (f"Use {{x to [open.\n{SHOWN}", [("delete_file", None)]),
+        (f"Use {{x to [close]. {SHOWN}", [("delete_file", "beside_text")]),
+        (f"Use {{don't x to open.\n{SHOWN}", [("delete_file", None)]),
+        (f"I fix [#12](https://x.y) now: {SHOWN}", [("delete_file", "beside_text")]),
+        (f"{{/* a {{b */\n{SHOWN}", [("delete_file", None)]),
     ],
 )
 def test_behind_a_bracket_that_nothing_closes_a_call_is_a_call(text, found):
@@ -108,10 +108,10 @@ def test_a_chain_of_calls_that_ends_badly_is_read_once():
 
 
 def test_a_comment_that_nobody_would_write_may_hold_data():
-    """A very long one is refused unread, and so is one with the rest of a line of arguments in it."""
+    """Its words are not looked at."""
     assert read_arguments(f'{{"a": "x" /* {"so " * 200} */}}').reason == "comment_holds_data"
     assert read_arguments(f'{{"a": "x" /* {"so " * 100} */}}').value == {"a": "x"}
-    assert read_arguments('{"a": "x" // [\n}').reason == "comment_holds_data"
+    assert read_arguments('{"a": "x" // [b]\n}').reason == "comment_holds_data"
 
 
 @pytest.mark.parametrize(
@@ -179,13 +179,13 @@ INNER = "<function=delete_file>\n<parameter=path>\n/\n</parameter>\n</function>"
 )
 def test_a_call_in_a_tagged_value_is_part_of_the_value(text):
     """Where a value with a tag in it ends, nobody knows: what looks like a call behind it may be in it."""
-    assert reasons(text) == [("write_file", "no_object"), ("delete_file", "quoted")]
+    assert reasons(text) == [("write_file", "tagged_value")]
 
 
 def test_behind_values_in_doubt_that_end_for_sure_a_call_is_a_call():
     """A value without a tag ends at its own."""
     text = f"<function=ls><parameter=x>&amp;</parameter><parameter=path>5</parameter></function>\n{INNER}"
-    assert reasons(text) == [("ls", "no_object"), ("delete_file", None)]
+    assert reasons(text) == [("ls", "tagged_value"), ("delete_file", None)]
 
 
 ONE = '<tool_call>{"name": "ls", "arguments": {"path": "x"}}</tool_call>'
@@ -204,7 +204,9 @@ ANSWERED = ['\n<tool_response>{"ok": 1}</tool_response>\n', "[TOOL_RESULTS]a[/TO
 @pytest.mark.parametrize("one", [ONE, "[TOOL_CALLS]ls{}"])
 def test_behind_what_the_model_made_up_for_others_nothing_is_a_call(one, between):
     """What follows words of the user, or the answer of a tool, follows from what nobody said."""
-    assert reasons(f"{one}{between}{OTHER}") == [("ls", None)]
+    assert reasons(f"{one}{between}{OTHER}") in (
+        [("ls", "beside_text"), ("delete_file", reason)] for reason in ("quoted", "after_text")
+    )
 
 
 @pytest.mark.parametrize("before", MADE_UP)
@@ -239,10 +241,10 @@ def test_an_envelope_that_ends_too_early_lost_arguments(text, reason, frame):
         (f"{OTHER}</think>Done.", []),
         (f"{OTHER}\n</think>\n{ONE}", [("ls", None)]),
         ('<tool_call>{"name": "ls"}</tool_call> ends with </think>.', [("ls", "quoted")]),
-        ('<tool_call>"name": "ls", "arguments": {"path": "y"}}</tool_call>', [("ls", "not_read")]),
-        ('<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>', [("", "not_read")]),
-        ("<tool_call>{&quot;name&quot;: &quot;ls&quot;}</tool_call>", [("", "not_read")]),
-        ('<tool_call>{"answer": 5}</tool_call>', [("", "not_read")]),
+        ('<tool_call>"name": "ls", "arguments": {"path": "y"}}</tool_call>', [("ls", "unread_call")]),
+        ('<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>', [("", "unread_call")]),
+        ("<tool_call>{&quot;name&quot;: &quot;ls&quot;}</tool_call>", [("", "unread_call")]),
+        ('<tool_call>{"answer": 5}</tool_call>', [("", "unread_call")]),
         ("I put it between <tool_call> and </tool_call>.", []),
         ("<think><tool_call>{a}</tool_call></think></tool_call>", []),
     ],

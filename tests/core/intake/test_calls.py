@@ -45,34 +45,28 @@ WHOLE = [
     ('[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": "x"}}]', [F, G], ""),
     ('{"name": "f", "arguments": {"a": 1}}\n{"name": "g", "arguments": {"b": "x"}}\n', [F, G], ""),
     ('{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {"b": "x"}}', [F, G], ""),
-    ('Sure!\n```json\n{"name": "f", "arguments": {"a": 1}}\n```\nThen {this}.', [F], "Sure!\nThen {this}."),
     ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>{"name": "g", "arguments": {"b": "x"}}</tool_call>', [F, G], ""),
     ('<tool_call>\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}', [F], ""),
     ('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [F], ""),
     ('[TOOL_CALLS]f{"a": 1}', [F], ""),
     ('[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{"b": "x"}', [F, G], ""),
-    ('<function=f>{"a": 1}</function><function="g">{"b": "x"}</function> ok', [F, G], "ok"),
     ('<function=f>{"a": 1}<function=g>{"b": "x"}', [F, G], ""),
     ('[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"a": 1}', [F], ""),
     (('<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
      '<|tool_call_begin|>g<|tool_call_argument_begin|>{"b": "x"}<|tool_call_end|><|tool_calls_section_end|>'), [F, G], ""),
     (('<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>'
      '<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{"b": "x"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'), [F, G], ""),
-    ("Call: `f(a=1)`", [F], "Call:"),
     ("You could say `f(a=1)` instead.", [], "You could say `f(a=1)` instead."),
-    ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>', [F], "commentary"),
-    ('Thought: I must.\nAction: f\nAction Input: {"a": 1}\nObservation: it worked', [F], "Thought: I must.\nObservation: it worked"),
+    ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>', [F], ""),
     ("f(a=1)", [F], ""),
     ("<|python_tag|>f(a=1)<|eom_id|>", [F], ""),
     ('```python\nf(a=1)\ng(b="x")\n```', [F, G], ""),
-    ("f(a=1); and so on", [F], "and so on"),
     ("f(a=1); g(b='x')", [F, G], ""),
     ("f(a=1), g(b='x');", [F, G], ""),
     ('{"tool_calls": [], "function_calls": [{"name": "f", "arguments": {"a": 1}}]}', [F], ""),
     ('<|channel|>analysis<|message|>Not {"name": "g", "arguments": {}}.<|end|>f(a=1)', [F], None),
     ('<!-- so -- {"name": "g", "arguments": {}} -->\n{"name": "f", "arguments": {"a": 1}}', [F], None),
     ("[f(a=1), g(b='x')]", [F, G], ""),
-    ("[f(a=1)]\nDone", [F], "Done"),
     ('f({"a": 1})', [F], ""),
     ("f( a = 1 , )", [F], ""),
     ("f()", [("f", {})], ""),
@@ -80,11 +74,7 @@ WHOLE = [
     ('<function=f>{"a": 1, "t": "</function><function=g>{}</function>"}</function>', [("f", {"a": 1, "t": "</function><function=g>{}</function>"})], ""),
     ('<think>Not {"name": "g", "arguments": {}}.</think>{"name": "f", "arguments": {"a": 1}}', [F], 'Not {"name": "g", "arguments": {}}.'),
     ('Not {"name": "g", "arguments": {}}.</think>{"name": "f", "arguments": {"a": 1}}', [F], 'Not {"name": "g", "arguments": {}}.'),
-    ('<tool_response>{"name": "g", "arguments": {}}</tool_response>f(a=1)', [F], '{"name": "g", "arguments": {}}'),
-    ('[TOOL_RESULTS]{"name": "g", "arguments": {}}[/TOOL_RESULTS][TOOL_CALLS]f{"a": 1}', [F], '{"name": "g", "arguments": {}}'),
     ('<tools>[{"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}]</tools>', [], None),
-    ('{"name": "f", "arguments": {"a": 1}}\n<tool_output tool="f">{"name": "g", "arguments": {}}</tool_output>', [F], '{"name": "g", "arguments": {}}'),
-    ('Action: f\nAction Input: {"a": 1}\nObservation: {"name": "g", "arguments": {}}\nAction: g\nAction Input: {}', [F], None),
     ('{"name": "f", "arguments": {"a": 1, "t": "<think>"}}', [("f", {"a": 1, "t": "<think>"})], ""),
     ("no calls here, {just} words [1] and print(x).", [], "no calls here, {just} words [1] and print(x)."),
     ("f(1, 2) is a call of another language", [], "f(1, 2) is a call of another language"),
@@ -96,6 +86,27 @@ WHOLE = [
     ("[ f(a=1), 5]", [], "[ f(a=1), 5]"),
     ("", [], ""),
 ]  # fmt: skip
+
+
+BESIDE = [
+    ('Sure!\n```json\n{"name": "f", "arguments": {"a": 1}}\n```\nThen {this}.', [F], "Sure!\nThen {this}."),
+    ('<function=f>{"a": 1}</function><function="g">{"b": "x"}</function> ok', [F, G], "ok"),
+    ("Call: `f(a=1)`", [F], "Call:"),
+    ('Thought: I must.\nAction: f\nAction Input: {"a": 1}\nObservation: it worked', [F], "Thought: I must.\nObservation: it worked"),
+    ("f(a=1); and so on", [F], "and so on"),
+    ("[f(a=1)]\nDone", [F], "Done"),
+    ('<tool_response>{"name": "g", "arguments": {}}</tool_response>f(a=1)', [F], '{"name": "g", "arguments": {}}'),
+    ('[TOOL_RESULTS]{"name": "g", "arguments": {}}[/TOOL_RESULTS][TOOL_CALLS]f{"a": 1}', [F], '{"name": "g", "arguments": {}}'),
+    ('{"name": "f", "arguments": {"a": 1}}\n<tool_output tool="f">{"name": "g", "arguments": {}}</tool_output>', [F], '{"name": "g", "arguments": {}}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "calls", "rest"), BESIDE)
+def test_a_call_with_other_text_beside_it_is_a_suggestion(text, calls, rest):
+    """It is read, and graded edited: a read runs, and a write is offered back."""
+    found = read_calls(text)
+    assert (seen(found), found.rest) == (calls, rest)
+    assert {(call.reading.grade, call.reading.reason) for call in found} == {("edited", "beside_text")}
 
 
 @pytest.mark.parametrize(("text", "calls", "rest"), WHOLE)
@@ -128,13 +139,13 @@ BROKEN = [
     ("f(a=1), g(2)", [("f", "positional_arguments"), ("g", "positional_arguments")]),
     (
         '<function_calls>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n</function_calls>',
-        [("f", "no_object")],
+        [("f", "tagged_value")],
     ),
     (
         '<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a">{"a": 1}</｜DSML｜parameter>\n</｜DSML｜invoke>',
-        [("f", "trailing_text")],
+        [("f", "tagged_value")],
     ),
-    ("<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", [("f", "no_object")]),
+    ("<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", [("f", "tagged_value")]),
     ('{"name": "f", "arguments": ""}', [("f", "empty_arguments")]),
     ('{"name": "f", "arguments": null}', [("f", "empty_arguments")]),
     ('{"name": "f", "arguments": "{\\"a\\": 1"}', [("f", "cut_in_number")]),
@@ -164,7 +175,7 @@ BROKEN = [
     ('<think>Why {"name": "f", "arguments": {"a": 1}}', [("f", "quoted")]),
     ('[AVAILABLE_TOOLS] [{"name": "f", "arguments": {"a": 1}}]', [("f", "quoted")]),
     ('<tool_call>{"name": "f", "arguments": {"a": tru</tool_call></think>', [("f", "bare_reference")]),
-    ('<function=f><parameter=a>{"x": 1}</parameter><parameter=b>5</parameter></function>', [("f", "trailing_text")]),
+    ('<function=f><parameter=a>{"x": 1}</parameter><parameter=b>5</parameter></function>', [("f", "tagged_value")]),
     ('f(a="x', [("f", "cut_in_string")]),
     ("f(a=1, ", [("f", "cut_after_comma")]),
     ("f(a=1", [("f", "cut_after_comma")]),
@@ -214,7 +225,10 @@ def test_in_the_middle_of_a_text_only_tools_are_called():
     found = read_calls(text, tools={"f": None})
     assert seen(found) == [F]
     assert "print(a=1)" in found.rest
-    assert seen(read_calls(text)) == [F, ("print", {"a": 1})]
+    assert [(call.name, call.reading.reason) for call in read_calls(text)] == [
+        ("f", "beside_text"),
+        ("print", "after_text"),
+    ]
     assert seen(read_calls("g(b='x')", tools=["f"])) == [G]
     assert seen(read_calls("see\n[f(a=1), g(b='x')]", tools=["f"])) == [F, G]
     for mention in ("I would not call `f(a=1)` yet.", "Use `f(a=1)`"):
@@ -386,108 +400,16 @@ def test_a_method_on_the_line_below_belongs_to_the_call():
     assert [(call.reading.reason, call.reading.value) for call in found.calls] == [("not_read", None)]
 
 
-DISOWNED = [
-    "Do not call this: {}",
-    "I will not call {}",
-    "~~{}~~",
-    "For example: {}",
-    "Instead of {} I ask you.",
-    "{} is what I will NOT do",
-    "{}\nI won't send this one.",
-    "{}\nActually, never mind.",
-    "{}\n\nwait, a=6",
-    "{}\nno, make that a=6",
-    "{}\n\nScratch that.",
-    "I won't run this. {}",
-    "I can't run this: {}",
-    "I refuse to call {}",
-    "Here is what I would have called:\n{}",
-    "If you confirm, I will call:\n{}",
-    "## Example\n{}",
-    "### What not to do\n```json\n{}\n```",
-    "**Wrong:**\n{}",
-    "e.g.\n{}",
-    "Tool result: {}",
-    "/*\n{}\n*/",
-    "{}\nActually make it 6",
-    "{} - wait - use 6",
-    "{}\nMake it 6 instead.",
-    "{}\nThat was wrong.",
-    "{}\nOn second thought, skip it.",
-    "{}\nI have not run it.",
-    "{}\nThis is just an illustration.",
-    "{}\n(not executed)",
-    "{}\nShall I go ahead?",
-]
-
-
-@pytest.mark.parametrize("words", DISOWNED)
-@pytest.mark.parametrize("call", ['{"name": "f", "arguments": {"a": 1}}', "[f(a=1)]"])
-def test_a_call_that_the_words_around_it_disown_is_not_read(words, call):
-    """What a sentence forbids, gives as an example or takes back is told to the model, and not made."""
-    read = read_calls(words.format(call), tools={"f": None})
-    assert [(one.name, one.reading.value, one.reading.reason) for one in read.calls] == [("f", None, "disowned")]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Sure: {}",
-        "I don't know the price, so: {}",
-        "Never call g twice. {}",
-        "Instead of guessing I look it up: {}",
-        "I can't do that without calling: {}",
-        "{}\nI don't know more until it answers.",
-        "{}\nNo further calls are needed.",
-        "{}\nWait for the result.",
-        "~~old~~\n{}",
-        "I can't do math in my head, so I use a tool: {}",
-        "I could not find it. {}",
-        "For bad weather I look here:\n{}",
-        "> What is it?\n{}",
-        "# Plan\n{}",
-        "src/*.py\n{}\nlib/",
-        "{}\nActually there is one more thing to ask.",
-        "{}\nWould you like anything else?",
-        "{}\nOnce you confirm what it finds, I book it.",
-        '"{}"',
-        "I call it now:\n'{}'",
-    ],
-)
-def test_words_about_something_else_disown_no_call(words):
-    """Only a sentence that leads to the call, or begins behind it, can be about it."""
-    assert seen(read_calls(words.format('{"name": "f", "arguments": {"a": 1}}'), tools={"f": None})) == [F]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "> {}",
-        "text\n  > Call {}",
-        "// {}",
-        "# {}",
-        "- [ ] {}",
-        'You wrote "{}" before.',
-        "They said: '{}'",
-        "“{}”, he wrote",
-    ],
-)
-def test_a_call_that_is_only_shown_is_not_made(words):
-    """A block quote, quotation marks in a sentence, a comment and an open task show a call."""
-    found = read_calls(words.format('{"name": "f", "arguments": {"a": 1}}'), tools={"f": None}).calls
-    assert [(call.name, call.reading.reason) for call in found] == [("f", "disowned")]
-
-
 @pytest.mark.parametrize(
     ("behind", "reason"),
     [
         ('\n{"a": 2}', "several_values"),
         ('\n```json\n{"a": 2, "b": "x"}\n```', "several_values"),
-        ('\n{"answer": 2}', None),
-        ('\n{"a": 2, "answer": 2}', None),
-        ("\n{}", None),
-        ('\nThe result is like {"a": 2}', None),
-        ('\n[{"a": 2}]', None),
+        ('\n{"answer": 2}', "beside_text"),
+        ('\n{"a": 2, "answer": 2}', "beside_text"),
+        ("\n{}", "beside_text"),
+        ('\nThe result is like {"a": 2}', "beside_text"),
+        ('\n[{"a": 2}]', "beside_text"),
     ],
 )
 def test_arguments_behind_a_call_are_its_rivals(behind, reason):
@@ -510,9 +432,7 @@ def test_a_list_of_a_written_call_may_have_lost_an_item(text, made):
         ('{\n"a": "x",\n}', "edited", "uneven_commas"),
         ('{"b": "x",}', "ambiguous", "lost_member"),
         ('{"a": True}', "lossy", "bare_reference"),
-        ('{"a": "x", // rest\n}', "edited", "uneven_commas"),
-        ('{"a": "x" // ...\n}', "lossy", "ellipsis"),
-        ('{"a": "x\ny"}', "edited", "raw_line_break"),
+        ('{"a": "x", // rest\n}', "lossy", "ellipsis"),
         ('{"a": "x", "b": "y",}', "lossless", None),
     ],
 )
@@ -563,13 +483,6 @@ def test_an_object_alone_has_no_rival():
     assert read_calls('{"a": 1}', tools=tools).calls == ()
     (call,) = read_calls('{"name": "f", "arguments": {"a": 1}}}\n{"a": 1}', tools=tools).calls
     assert call.reading.reason == "extra_closer"
-
-
-def test_only_the_call_that_is_disowned_is_refused():
-    """The calls beside it stay what they are."""
-    one, other = '{"name": "f", "arguments": {"a": 1}}', '{"name": "g", "arguments": {"b": "x"}}'
-    assert seen(read_calls(f"{one}\nDo not call {other}")) == [F, ("g", None)]
-    assert seen(read_calls(f"{one}\nWait, I mean:\n{other}")) == [("f", None), G]
 
 
 @pytest.mark.parametrize(

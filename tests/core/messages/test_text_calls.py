@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import pokayoke
 from pokayoke.core.intake import REFUSALS, read_arguments
+from pokayoke.core.messages.answers import result_messages
 from pokayoke.core.messages.replies import read_reply
 
 TOOLS = {"get": {"type": "object"}, "put": None}
@@ -38,12 +39,29 @@ def test_calls_in_a_text(text, calls, rest):
 
 
 def test_without_tools_a_text_is_a_text():
-    """Only for models without tool calls is a text looked at; a native call makes looking needless."""
-    text = '{"name": "get", "arguments": {"a": 1}}'
-    assert said(text, tools=None).calls == ()
-    native = {"id": "n", "type": "function", "function": {"name": "put", "arguments": "{}"}}
+    """Where no tool is known, no text is read for calls."""
+    assert said('{"name": "get", "arguments": {"a": 1}}', tools=None).calls == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ('{"name": "get", "arguments": {"a": 1}}', [None, "not_native"]),
+        ('{"name": "put", "arguments": {"a": 2}}', [None]),
+        ("I put it.", [None]),
+    ],
+)
+def test_beside_a_native_call_one_in_the_text_is_a_suggestion(text, unread):
+    """Both are taken, unless they are one call that a server sends twice; answers have the form of their calls."""
+    native = {"id": "n", "type": "function", "function": {"name": "put", "arguments": '{"a":2}'}}
     reply = read_reply({"role": "assistant", "content": text, "tool_calls": [native]}, tools=TOOLS)
-    assert [one.id for one in reply.calls] == ["n"]
+    assert [one.unread for one in reply.calls] == unread
+    assert (reply.shape, reply.written) == ("openai", text)
+    outcomes = [pokayoke.Outcome(status="ok", call_id=one.id, tool=one.name, text="x") for one in reply.calls]
+    answers = result_messages(outcomes, reply.shape, in_text=reply.in_text)
+    assert [one["role"] for one in answers] == ["tool", "user"][: len(unread)]
+    (only,) = result_messages(outcomes, "anthropic", in_text=reply.in_text)
+    assert [one["type"] for one in only["content"]] == ["tool_result", "text"][: len(unread)]
 
 
 DAMAGED = [
@@ -77,21 +95,16 @@ def test_an_edited_text_stays_a_suggestion():
     """What one character would mend keeps its grade, so that a write still gets a suggestion and a read may run."""
     inner = '{"a": 1, "b" 2}'
     (one,) = said(json.dumps({"name": "get", "id": "x", "arguments": inner}), tools={"get": EDITED}).calls
-    assert (one.arguments, one.unread) == (inner, None)
-    assert read_arguments(inner, schema=EDITED).grade == "edited"
-
-
-def test_an_edit_that_has_no_text_of_its_own_is_refused():
-    """An envelope that was mended as a whole is not taken for arguments."""
+    assert (one.arguments, one.unread) == ({"a": 1, "b": 2}, "edit_suggested")
     (one,) = said('{"name": "get", "arguments": {\n"a": 1,\n}}', tools={"get": {**EDITED, "required": []}}).calls
-    assert one.unread == "uneven_commas"
+    assert (one.arguments, one.unread) == ({"a": 1}, "uneven_commas")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        'Do not run this: {"name": "get", "arguments": {"a": 1, "b": 2}}',
-        'Do not run this: <function=get>{"a": 1, "b": 2}}</function>',
+        'They wrote "{"name": "get", "arguments": {"a": 1, "b": 2}}"',
+        '> <function=get>{"a": 1, "b": 2}</function>',
         '<think>maybe <function=get>{"a": 1, "b": 2 </function>',
     ],
 )
@@ -105,9 +118,9 @@ def test_the_text_of_a_refused_call_is_no_object(text):
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ('Do not run this: <function=delete_file>{"path": "x"}}</function>', "disowned"),
+        ('Not this: "<function=delete_file>{"path": "x"}</function>"', "disowned"),
         ('<think>maybe <function=delete_file>{"path": "x"</function>', "quoted"),
-        ('{"name": "move_file", "arguments": {\n"path": "x",\n}}', "not_read"),
+        ("<function=move_file><parameter=path>x<parameter=to>y</parameter></function>", "tagged_value"),
     ],
 )
 @pytest.mark.parametrize("effect", ["read", "write"])
@@ -147,8 +160,8 @@ def test_no_damage_makes_an_envelope_run(inner):
         if expected.grade in ("exact", "lossless"):
             assert one.arguments == expected.value
         else:
-            assert one.unread is not None or (one.arguments, expected.grade) == (inner, "edited")
-            assert one.unread is None or read_arguments(one.arguments, schema={"type": "object"}).value is None
+            assert one.unread is not None
+            assert isinstance(one.arguments, dict) == (expected.grade == "edited")
 
 
 def test_a_cut_text_runs_nothing():

@@ -27,6 +27,7 @@ from pokayoke.core.host_input import as_call
 from pokayoke.core.intake import (
     REFUSALS,
     Reading,
+    copy_arguments,
     copy_arguments_fast,
     is_cut,
     read_arguments,
@@ -59,6 +60,8 @@ def prepare_call(
     if is_cut(call.stop_reason):
         known = None if isinstance(plan, Finding) else plan
         return _refuse_unreadable(call, known, read_arguments("", stop_reason=call.stop_reason))
+    if isinstance(plan, Finding) and call.unread is not None and not call.name:
+        return _refuse_unreadable(call, None, _read_unread_call(call, call.unread, {}))
     if isinstance(plan, Finding):
         return PreparedCall(call, refusal=plan, room="catalogue", args_hash=_raw_signature(call))
     denied = access_finding(plan.access, plan.contract, env.principal)
@@ -122,17 +125,20 @@ def prepare_call_fast(call: ToolCall, env: CallEnvironment) -> PreparedCall | Re
 
 
 def _read_call_arguments(call: ToolCall, plan: CallPlan) -> Reading:
-    if call.unread is not None:  # the text around the call is not known here
-        known = REFUSALS.get(call.unread, ("edited",))[0] != "edited"  # an edit without its text is a refusal
-        return refused_reading(call.unread if known else "not_read")
-    limits = plan.intake
-    return read_arguments(
-        call.arguments,
-        schema=plan.contract.input,
-        stop_reason=call.stop_reason,
-        max_chars=limits.max_chars,
-        max_depth=limits.max_depth,
-    )
+    limits = {"max_chars": plan.intake.max_chars, "max_depth": plan.intake.max_depth}
+    if call.unread is not None:
+        return _read_unread_call(call, call.unread, limits)
+    return read_arguments(call.arguments, schema=plan.contract.input, stop_reason=call.stop_reason, **limits)
+
+
+def _read_unread_call(call: ToolCall, unread: str, limits: dict[str, int]) -> Reading:
+    """Return the reading that `read_calls` gave a call in a text; the text around it is not known here."""
+    reason, _, about = unread.partition(" ")
+    is_edited = REFUSALS.get(reason, ("lossy",))[0] == "edited"
+    if not is_edited or not isinstance(call.arguments, dict):  # an edit without its arguments is a refusal
+        return refused_reading("not_read" if is_edited or reason not in REFUSALS else reason, about=about)
+    reading = copy_arguments(call.arguments, **limits)
+    return reading if reading.value is None else msgspec.structs.replace(reading, grade="edited", reason=reason)
 
 
 def _deny_call(call: ToolCall, plan: CallPlan, reading: Reading, refusal: Finding) -> PreparedCall:

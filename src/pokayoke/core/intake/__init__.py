@@ -1,7 +1,7 @@
 """Intake: the text a model wrote -> arguments and calls, graded by what can be proven."""
 
 from pokayoke.core.intake.arguments import copy_arguments, copy_arguments_fast, read_arguments
-from pokayoke.core.intake.calls import read_calls
+from pokayoke.core.intake.calls import CallForm, read_calls
 from pokayoke.core.intake.reading import (
     REFUSALS,
     REPAIRS,
@@ -17,6 +17,7 @@ from pokayoke.core.intake.stop_reasons import is_cut
 __all__ = [
     "REFUSALS",
     "REPAIRS",
+    "CallForm",
     "Calls",
     "Grade",
     "ReadCall",

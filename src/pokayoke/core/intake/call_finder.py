@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
 
-from pokayoke.core.intake import call_markers as m
+from pokayoke.core.intake import framings as m
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.brackets import BracketIndex
 from pokayoke.core.intake.call_envelopes import (
@@ -24,14 +25,14 @@ from pokayoke.core.intake.call_envelopes import (
     find_envelopes,
     find_unreadable_envelopes,
 )
-from pokayoke.core.intake.disowned import refuse_disowned
-from pokayoke.core.intake.framing import KEY_START, PARAMETER, strip_markup
+from pokayoke.core.intake.call_places import CallGroup, Piece, Surroundings, judge_places
+from pokayoke.core.intake.framing import KEY_START, strip_markup
 from pokayoke.core.intake.grading import ArgumentGrader, reading_flaw
 from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import LenientReader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused_reading
 from pokayoke.core.intake.schema_evidence import declared_properties
-from pokayoke.core.intake.tagged_arguments import read_tagged_arguments
+from pokayoke.core.intake.tagged_arguments import read_tagged_arguments, read_wrapped_arguments
 from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.dump import dump_compact
 
@@ -42,13 +43,17 @@ _CALL_SEPARATORS = " \t\r\n,;"
 """Separators of calls."""
 
 
-def find_calls(text: str, tools: Tools, *, max_depth: int) -> Calls:
+def find_calls(text: str, tools: Tools, known: Surroundings, *, max_depth: int) -> Calls:
     """Find the calls in a text; see `read_calls`."""
     finder = _CallFinder(text, tools, max_depth=max_depth)
     finder.scan_text()
     if len(finder.calls) > MAX_CALLS:
         return Calls(calls=(ReadCall(name="", reading=refused_reading("too_many_calls"), span=(0, len(text))),))
-    calls = refuse_disowned(text, finder.calls)
+    found = [
+        CallGroup(span[0], span[1], tuple(calls), span[0] in finder.named)
+        for span, calls in groupby(finder.calls, key=lambda call: call.span)
+    ]
+    calls = judge_places(text, found, finder.passed_over, known)
     return Calls(calls=calls, rest=_text_around_calls(text, [call.span for call in calls]))
 
 
@@ -79,7 +84,8 @@ class _CallFinder:
         self.first, self.last = len(text) - len(text.lstrip()), len(text.rstrip())
         self.leading = True
         self.quoted = False
-        self.frame: tuple[int, int, int] | None = None
+        self.named: set[int] = set()
+        self.passed_over: list[Piece] = []
         self.passed: ReadCall | None = None
 
     def scan_text(self) -> None:
@@ -91,13 +97,11 @@ class _CallFinder:
             if kind == "header":
                 position = self._read_header_call(start)
             elif kind == "aside":
-                position = self._skip_aside(found.end(), found[0])
+                position = self._skip_aside(start, found.end(), found[0])
             elif kind == "turn":
-                position = self._handle_foreign_turn(found.end())
+                self.quoted, position = True, found.end()
             elif kind == "behind":
-                position = self._discard_thoughts(found.end())
-            elif kind == "frame":
-                position = self._handle_frame_tag(start, found.end(), opens=found[0] == "<tool_call>")
+                position = self._discard_thoughts(found.end(), found[0])
             elif kind == "mark":
                 position = found.end()
             elif kind == "open":
@@ -105,69 +109,66 @@ class _CallFinder:
             else:
                 position = self._read_python_call(start, found.end(), found["code"] or "", listed=kind == "calls")
 
-    def _skip_aside(self, position: int, opener: str) -> int:
+    def _skip_aside(self, start: int, position: int, opener: str) -> int:
         """Skip thoughts and quotations; without an end, calls after them are refused."""
-        if self.calls and m.OTHERS.match(opener):
-            return len(self.text)
         closer = m.ASIDE_ENDS.get(opener) or f"{opener[0]}/{re.split(m.TAG_END, opener[1:], maxsplit=1)[0]}"
         end = -1 if self.quoted else self.text.find(closer, position)
         self.quoted = end < 0
+        if end < 0:
+            return position
         # The last character stays: a call may begin directly after it.
-        return position if end < 0 else end + len(closer.rstrip(">"))
+        if not m.OTHERS.match(opener):
+            rest = m.REST_OF_TAG(self.text, end + len(closer.rstrip(">")))
+            self.passed_over.append(Piece("aside", start, rest.end() if rest else end))
+        return end + len(closer.rstrip(">"))
 
-    def _handle_foreign_turn(self, position: int) -> int:
-        """Stop after a call where the model invents another speaker; before a call, refuse the ones after it."""
-        self.quoted = True
-        return len(self.text) if self.calls else position
-
-    def _discard_thoughts(self, position: int) -> int:
+    def _discard_thoughts(self, position: int, closer: str) -> int:
         """Discard the text before an end of thoughts whose beginning was part of the prompt."""
-        doubtful = m.MENTIONED_TAG(self.text, position) is not None
+        if closer == "</tools>":  # it also ends calls, and no thoughts
+            return position
+        is_mentioned = m.MENTIONED_TAG(self.text, position) is not None
+        if not is_mentioned:
+            self.passed_over = [Piece("aside", 0, position)]
         self.calls = [
             msgspec.structs.replace(call, reading=refused_reading("quoted", position))
             if call.reading.value is not None
             else call
             for call in self.calls
-            if doubtful or call.reading.value is None
+            if is_mentioned or call.reading.value is None
         ]
         return position
-
-    def _handle_frame_tag(self, start: int, end: int, *, opens: bool) -> int:
-        """Report an unreadable call between tags."""
-        if opens:
-            self.frame = start, end, len(self.calls)
-        elif self.frame is not None:
-            begin, inside, before = self.frame
-            self.frame = None
-            held = self.text[inside:start]
-            if len(self.calls) == before and any(sign in held for sign in '{("'):
-                named = m.NAME_MEMBER.search(held)
-                self._add_call(named[1] if named else "", refused_reading("not_read", begin), begin, end)
-        return end - 1  # a call may begin directly after the tag
 
     def _add_call(self, name: str, reading: Reading, start: int, end: int) -> None:
         if self.quoted and reading.value is not None:
             reading = refused_reading("quoted", start)
-        self.calls.append(ReadCall(name=name, reading=reading, span=(start, end)))
+        self.calls.append(ReadCall(name=name, reading=reading, span=(start, end), text=self.text[start:end]))
 
     def _read_header_call(self, start: int) -> int:
         """Read the arguments after a name in a tag."""
         header = m.HEADER.match(self.text, start)
         assert header is not None
-        name = next(group for group in header.groups() if group)
-        begin = header.end()
-        tagged = read_tagged_arguments(self.text, begin, self.schemas.get(name), max_depth=self.max_depth)
-        whole = tagged is not None and m.HEADER_END.match(self.text, tagged[1])
-        end = tagged[1] if tagged and whole else self._find_arguments_end(begin)
-        reading = tagged[0] if tagged and whole else None
-        reading = reading or self._read_arguments(self.text[begin:end], name)
-        self._add_call(name, reading, start, end)
-        if reading.value is None and not whole and PARAMETER(self.text[begin:end]):
-            self.quoted = True  # the end of its last value is unknown
+        assert header.lastindex is not None
+        row, name, begin = m.NAMED[header.lastindex - 1], header[header.lastindex], header.end()
+        schema = self.schemas.get(name)
+        self.named.add(start)
+        tagged = None if row.wraps_text else read_tagged_arguments(self.text, begin, schema, max_depth=self.max_depth)
+        if tagged is not None:
+            reading, end = tagged
+            if reading.value is not None and not m.HEADER_END.match(self.text, end):
+                reading = refused_reading("tagged_value", end, about=f"{name}: {self.text[end : end + 20]}")
+                end = self._find_arguments_end(end)
+            self.quoted = self.quoted or end == len(self.text)  # the end of its last value is unknown
+        elif row.wraps_text:
+            end = self._find_next(m.HEADER_END, begin)
+            reading = read_wrapped_arguments(self.text[begin:end], row.wraps_text, schema, max_depth=self.max_depth)
+        else:
+            end = self._find_arguments_end(begin)
+            reading = self._read_arguments(self.text[begin:end], name)
         closer = m.HEADER_END.match(self.text, end)
-        if closer and m.OTHERS.match(closer[0]):
-            return len(self.text)  # the model invented the tool's answer, and all that follows from it
-        return closer.end() if closer else end
+        if closer and closer[0] in m.NO_CALL_ENDS:
+            reading = refused_reading("disowned", end)
+        self._add_call(name, reading, start, end)
+        return closer.end() if closer and not m.OTHERS.match(closer[0]) else end
 
     def _find_arguments_end(self, begin: int) -> int:
         """Return the end tag of the arguments, outside of their strings."""
@@ -211,9 +212,11 @@ class _CallFinder:
         found = find_envelopes(value, self.known)
         if found is None and start <= self.first and end >= self.last:
             found = find_unreadable_envelopes(value, self.known)
-        found = found or self._find_titled_call(value, start, end)
+        if found is None and (found := self._find_titled_call(value, start, end)):
+            start = self.first
         if found is None:
             self._refuse_ambiguous_call(value, start)
+            self.passed_over.append(Piece("data", start, end))
             return end
         reason = self._value_flaw(reader, start, end)
         for call in found:
@@ -307,6 +310,7 @@ class _CallFinder:
         """Skip brackets that are neither readable nor a call, with the strings inside them."""
         closed = self.brackets.find_end(start)
         if closed >= 0:
+            self.passed_over.append(Piece("data", start, closed))
             return closed
         if self.brackets.cut and KEY_START(self.text, start + 1):
             self.quoted = True

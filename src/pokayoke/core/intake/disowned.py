@@ -12,11 +12,7 @@ import re
 from collections.abc import Container
 from functools import lru_cache
 
-from pokayoke.core.intake.framing import strip_markup
-from pokayoke.core.intake.reading import ReadCall, refused_reading
-
-DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
-IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
+from pokayoke.core.intake.framing import DENIED, IS_WRONG, strip_markup
 
 _FAILED = (
     r"(?:can ?not|can['’]t|(?:could|would|did|have|has)(?: not|n['’]t)|not (?:going|allowed|supposed) to|not yet"
@@ -255,29 +251,6 @@ _FENCE_BEFORE = re.compile(r"`{3}\w{0,20}[ \t]*\n[ \t]*\Z").search
 _FENCE_BEHIND = re.compile(r"[ \t]*+\n?[ \t]*+`{3}").match
 _QUOTE_MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}
 _NEAR = 200
-
-
-def refuse_disowned(text: str, calls: list[ReadCall]) -> tuple[ReadCall, ...]:
-    """Return the calls of a text, those refused that the words around them disown."""
-    names: dict[tuple[int, int], set[str]] = {}
-    for call in calls:
-        names.setdefault(call.span, set()).update(map(str.lower, call.reading.value or ()))
-    spans = sorted(names)
-    ends = [0, *(end for _, end in spans)]
-    starts = [*(start for start, _ in spans[1:]), len(text)]
-    disowned = {
-        span
-        for last, span, following in zip(ends, spans, starts, strict=False)
-        if is_disowned(
-            text[last : span[0]], text[span[1] : following], followed=following < len(text), names=names[span]
-        )
-    }
-    return tuple(
-        ReadCall(name=call.name, reading=refused_reading("disowned", call.span[0]), span=call.span)
-        if call.span in disowned and call.reading.value is not None
-        else call
-        for call in calls
-    )
 
 
 def is_disowned(before: str, after: str, *, followed: bool, names: Container[str] = ()) -> bool:

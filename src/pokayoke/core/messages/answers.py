@@ -60,7 +60,11 @@ def _with_media(outcome: Outcome, shape: Literal["responses", "anthropic"], kind
 
 
 def result_messages(
-    outcomes: Iterable[Outcome], shape: ReplyShape = "openai", *, custom: Container[str] = ()
+    outcomes: Iterable[Outcome],
+    shape: ReplyShape = "openai",
+    *,
+    custom: Container[str] = (),
+    in_text: Container[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the messages that answer all calls of one reply.
 
@@ -68,10 +72,16 @@ def result_messages(
         outcomes: the outcomes of the calls, in order.
         shape: the shape of the history.
         custom: ids of the calls whose input was free text, as in `Reply.custom`.
+        in_text: ids of the calls that were in the text, as in `Reply.in_text`: the answer to them is text, too.
     """
-    made = [result_message(outcome, shape, custom=outcome.call_id in custom) for outcome in outcomes]
-    if not made or shape in ("openai", "responses"):
-        return made
-    # The roles alternate in this shape, so all answers are one message.
-    content = made if shape == "anthropic" else "\n".join(one["content"] for one in made)
-    return [{"role": "user", "content": content}]
+    made: list[dict[str, Any]] = []
+    told: list[str] = []
+    for outcome in outcomes:
+        if shape == "text" or outcome.call_id in in_text:
+            told.append(_label_text(outcome))
+        else:
+            made.append(result_message(outcome, shape, custom=outcome.call_id in custom))
+    if shape == "anthropic":  # the roles alternate in this shape, so all answers are one message
+        blocks = [*made, *({"type": "text", "text": text} for text in told)]
+        return [{"role": "user", "content": blocks}] if blocks else []
+    return [*made, *([{"role": "user", "content": "\n".join(told)}] if told else [])]

@@ -9,18 +9,17 @@ Never: change the text of an argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
 
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
-from pokayoke.core.intake import ReadCall, is_cut, read_arguments, read_calls
-from pokayoke.core.intake.reading import SchemaLike
+from pokayoke.core.intake import CallForm, Calls, is_cut, read_arguments, read_calls
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import as_sequence, read_field
-from pokayoke.core.messages.messages import calls_in, results_in, role_of
+from pokayoke.core.messages.messages import calls_in, results_in, role_of, text_of
 from pokayoke.errors import UsageError
 
 ReplyShape = Literal["openai", "responses", "anthropic", "text"]
@@ -44,6 +43,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         tokens: the provider's token count of the whole conversation including this reply, or None.
         input_tokens: the provider's token count of the request alone, or None.
         refused: True if the model refused to answer.
+        written: the text as the model wrote it, with the calls in it.
+        in_text: ids of the calls that are in the text.
     """
 
     shape: ReplyShape
@@ -56,16 +57,28 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     input_tokens: int | None = None
     refused: bool = False
+    written: str = ""
+    in_text: frozenset[str] = frozenset()
 
 
-def read_reply(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Container[str] = ()) -> Reply:
-    """Read a reply.
+def read_reply(
+    reply: Any,
+    *,
+    tools: Mapping[str, Any] | None = None,
+    taken: Container[str] = (),
+    form: CallForm | None = None,
+    has_native_calls: bool = False,
+    read_texts: Iterable[str] = (),
+) -> Reply:
+    """Read a reply: its native calls and, if the tools are known, the calls in its text.
 
     Args:
         reply: a chat completion, a response, an Anthropic message, or an assistant message of a chat.
-        tools: names and schemas of the offered tools, for models without tool calls: then calls written into
-            the text count too.
+        tools: names and schemas of the offered tools; None leaves the text unread.
         taken: call ids in the history; a call that repeats one of them gets a new id.
+        form: as in `read_calls`.
+        has_native_calls: True if the model has made a native call before this reply.
+        read_texts: what the model has read; see `texts_read`.
 
     Raises:
         UsageError: the reply has another shape.
@@ -86,9 +99,49 @@ def read_reply(reply: Any, *, tools: Mapping[str, Any] | None = None, taken: Con
             f"{type(reply).__name__} is no reply of a model: hand over a chat completion, a response, "
             "an Anthropic message or an assistant message"
         )
-    if said.calls or tools is None:
+    said = msgspec.structs.replace(said, written=said.text)
+    if tools is None:
         return said
-    return _with_text_calls(said, tools, ids)
+    has_native_calls = has_native_calls or bool(said.calls)
+    found = read_calls(
+        said.text,
+        tools=tools,
+        stop_reason=said.stop_reason,
+        form=form,
+        has_native_calls=has_native_calls,
+        read_texts=read_texts,
+    )
+    return _with_text_calls(said, found, ids) if found.calls else said
+
+
+def _with_text_calls(said: Reply, found: Calls, ids: CallIds) -> Reply:
+    """Return a reply with the calls in its text; some servers send there what they send as a native call, too."""
+    native = {(call.name, read_arguments(call.arguments).canonical) for call in said.calls}
+    calls = [
+        call.to_tool_call(ids.unique_id(None, "text"), stop_reason=said.stop_reason)
+        for call in found
+        if call.reading.canonical is None or (call.name, call.reading.canonical) not in native
+    ]
+    if not calls:
+        return said
+    return msgspec.structs.replace(
+        said,
+        calls=(*said.calls, *calls),
+        text=found.rest,
+        shape=said.shape if said.calls else "text",
+        in_text=frozenset([call.id for call in calls]),
+    )
+
+
+def texts_read(messages: Iterable[Any]) -> Iterator[str]:
+    """Yield what a model has read in a history: the texts of its users and tools."""
+    for message in messages:
+        if role_of(message) in ("user", "tool", ""):
+            yield text_of(message)
+            yield from (
+                one.content if isinstance(one.content, str) else text_of({"content": one.content})
+                for one in results_in(message)
+            )
 
 
 def to_dict(thing: Any) -> dict[str, Any]:
@@ -296,55 +349,17 @@ def _count_tokens(usage: Any, into: str, out: str | None = None) -> int | None:
     return total if isinstance(total, int) else sent + (written if isinstance(written, int) else 0)
 
 
-def _with_text_calls(said: Reply, tools: Mapping[str, Any], ids: CallIds) -> Reply:
-    """Return a reply with the calls written into its text.
-
-    Args:
-        said: a reply without calls.
-        tools: names and schemas of the offered tools.
-        ids: source of the calls' ids.
-    """
-    found = read_calls(said.text, tools=tools, stop_reason=said.stop_reason)
-    if not found.calls:
-        return said
-    calls = tuple(_build_text_call(one, ids.unique_id(None, "text"), said, tools.get(one.name)) for one in found.calls)
-    return msgspec.structs.replace(said, calls=calls, text=found.rest, shape="text")
-
-
-def _build_text_call(found: ReadCall, ident: str, said: Reply, schema: SchemaLike | None) -> ToolCall:
-    """Return the call with the arguments as read, or with an unreadable text and the reason of its refusal."""
-    reading = found.reading
-    unread = reading.reason
-    arguments: Any = said.text[found.span[0] : found.span[1]]
-    if reading.grade in ("exact", "lossless") and reading.value is not None:
-        arguments, unread = reading.value, None
-    elif reading.grade == "edited":  # the model gets the text as written, so the text is read again
-        for candidate in _texts_in(read_arguments(arguments).value):
-            again = read_arguments(candidate, schema=schema)
-            if (again.grade, again.value) == (reading.grade, reading.value):
-                arguments, unread = candidate, None
-    if unread is not None and read_arguments(arguments, schema=schema).reason != unread:
-        arguments = f"[{arguments}]"  # never an object: a replay of the trace sees only this text
-    return ToolCall(ident, found.name, arguments, stop_reason=said.stop_reason, unread=unread)
-
-
-def _texts_in(value: Mapping[str, Any] | None) -> Iterable[str]:
-    """Yield the texts in an envelope, at every level."""
-    for held in (value or {}).values():
-        if isinstance(held, str):
-            yield held
-        elif isinstance(held, dict):
-            yield from _texts_in(cast("dict[str, Any]", held))
-
-
-def pending_calls(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = None) -> Reply | None:
+def pending_calls(
+    messages: Sequence[Any], *, tools: Mapping[str, Any] | None = None, form: CallForm | None = None
+) -> Reply | None:
     """Return the unanswered calls at the end of a history, as a reply without messages.
 
-    The reply's stop reason is no longer known.
+    The reply's stop reason is no longer known. A text whose calls are all refused was an answer.
 
     Args:
         messages: the history.
-        tools: as in `read_reply`, for models that write their calls into the text.
+        tools: as in `read_reply`.
+        form: as in `read_reply`.
 
     Returns:
         the calls in order; None if every call is answered or a user message follows them.
@@ -364,8 +379,11 @@ def pending_calls(messages: Sequence[Any], *, tools: Mapping[str, Any] | None = 
             )
             waiting += found.calls
     if found is None and tools is not None and tail:
-        found = read_reply(tail[-1], tools=tools)
-        waiting += found.calls
+        has_native_calls = any(calls_in(message) for message in messages)
+        found = read_reply(
+            tail[-1], tools=tools, form=form, has_native_calls=has_native_calls, read_texts=texts_read(messages[:end])
+        )
+        waiting += found.calls if any(isinstance(call.arguments, dict) for call in found.calls) else ()
     if found is None or not waiting:
         return None
     return msgspec.structs.replace(found, messages=(), calls=tuple(waiting))

@@ -2,7 +2,7 @@
 
 In: a provider's stream events in order, as dicts or SDK objects.
 Out: the reply as it would have come whole. Fragments of arguments are joined by their place in the message, as ids
-mostly come once; several calls at one place by their ids, or, without ids, by a name after whole arguments.
+mostly come once; several calls at one place by their ids.
 Never: complete a cut text, as SDK helpers silently do; return a call before the stop reason is known.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from pokayoke.core.intake.stop_reasons import is_cut
-from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.replies import to_dict
 
@@ -20,14 +19,14 @@ CUT_STOP_REASON: Final = "incomplete"
 
 
 class Stream(Protocol):
-    """Assembles one reply, for any of the providers."""
+    """Assembles one reply."""
 
     def add_event(self, event: Any) -> str:
-        """Add the next event, as a dict or an SDK object; return its text for the user, "" if it has none."""
+        """Add the next event; return its text for the user."""
         ...
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the events so far as a whole reply; while no stop reason has come, its own is `incomplete`."""
+        """Return the events so far as a whole reply, readable by `read_reply`."""
         ...
 
 
@@ -75,7 +74,7 @@ class _PlaceIndex:
 
 
 class ChatStream:
-    """Chunks of an OpenAI chat completion, or of a server that speaks like it; only the first choice counts."""
+    """Chunks of an OpenAI chat completion."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -87,7 +86,7 @@ class ChatStream:
         self._usage: Any = None
 
     def add_event(self, event: Any) -> str:
-        """Add a chunk; return its text for the user, "" if it has none."""
+        """Add a chunk; return its text."""
         chunk = to_dict(event)
         self._usage = chunk.get("usage") or self._usage
         said: list[str] = []
@@ -117,7 +116,7 @@ class ChatStream:
         self._calls.setdefault(place, _PartialCall()).add_piece(part)
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the chat completion so far; without a stop reason its `finish_reason` is `incomplete`."""
+        """Return the chat completion."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
@@ -145,20 +144,6 @@ def _tool_name(part: dict[str, Any]) -> Any:
     return to_dict(part.get("function") or part.get("custom") or {}).get("name")
 
 
-def _argument_piece(part: dict[str, Any]) -> Any:
-    """Return the arguments, or some of them, in a piece of a call."""
-    inner = to_dict(part.get("custom") or part.get("function") or {})
-    return inner.get("arguments", inner.get("input"))
-
-
-def _is_whole(given: Any) -> bool:
-    """Return whether arguments are one whole object: nothing can follow them."""
-    try:
-        return isinstance(parse(given)[0] if isinstance(given, str) else given, dict)
-    except StrictError:
-        return False
-
-
 class _PartialCall:
     """One call of a chat completion, as received so far."""
 
@@ -168,16 +153,10 @@ class _PartialCall:
         self.given: Any = None
 
     def is_followed_by(self, part: dict[str, Any]) -> bool:
-        """Return whether a part begins another call.
-
-        It has a name, as this call has, and another id; or no id, but this call has all its arguments already.
-        """
+        """Return whether a part begins another call: it has another id and a name, and this call already has a name."""
         ident, name = part.get("id"), _tool_name(part)
-        if not (self.name and name) or (ident and ident == self.call["id"]):
-            return False
-        if ident:
-            return bool(self.call["id"] or self.given or name != self.name)
-        return bool(name != self.name or _argument_piece(part)) and _is_whole(self.given)
+        begins = bool(self.name and name and ident) and ident != self.call["id"]
+        return begins and bool(self.call["id"] or self.given or name != self.name)
 
     def add_piece(self, part: dict[str, Any]) -> None:
         kind = "custom" if part.get("custom") else "function"
@@ -187,7 +166,7 @@ class _PartialCall:
         name = inner.get("name")
         if isinstance(name, str) and name != self.name:  # a fragment; a server that repeats the name sends it unchanged
             self.name += name
-        piece = _argument_piece(part)
+        piece = inner.get("arguments", inner.get("input"))
         if isinstance(piece, str) and isinstance(self.given, str | None):
             self.given = (self.given or "") + piece
         elif piece is not None:
@@ -200,7 +179,7 @@ class _PartialCall:
 
 
 class ResponsesStream:
-    """Events of an OpenAI response, as the Responses API streams them."""
+    """Events of an OpenAI response."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -210,7 +189,7 @@ class ResponsesStream:
         self._end: dict[str, Any] | None = None
 
     def add_event(self, event: Any) -> str:
-        """Add an event; return its text for the user, "" if it has none."""
+        """Add an event; return its text."""
         one = to_dict(event)
         kind, index = str(one.get("type")).removeprefix("response."), one.get("output_index")
         if kind in ("completed", "incomplete", "failed"):
@@ -248,7 +227,7 @@ class ResponsesStream:
         return ""
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the response so far; while it has not ended, its `status` is `incomplete`."""
+        """Return the response."""
         if self._end is not None and self._end.get("output"):
             return self._end
         end = self._end or {"status": "incomplete", "incomplete_details": {"reason": CUT_STOP_REASON}}
@@ -267,7 +246,7 @@ _PART_EVENTS: Final = {"output_text": ("output_text", "text"), "refusal": ("refu
 
 
 class AnthropicStream:
-    """Events of an Anthropic message; the SDK's own helper completes cut arguments, so use this one."""
+    """Events of an Anthropic message."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -279,7 +258,7 @@ class AnthropicStream:
         self._usage: dict[str, Any] = {}
 
     def add_event(self, event: Any) -> str:
-        """Add an event; return its text for the user, "" if it has none."""
+        """Add an event; return its text."""
         one = to_dict(event)
         kind, index = one.get("type"), one.get("index")
         if not isinstance(index, int):
@@ -314,10 +293,7 @@ class AnthropicStream:
         return text if isinstance(text, str) else ""
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the message so far; without a stop reason its `stop_reason` is `incomplete`.
-
-        The input of a call is the received text, or the object of its first event.
-        """
+        """Return the message. The input of a call is the received text, or the object of its first event."""
         content: list[dict[str, Any]] = []
         for place in sorted(self._blocks):
             block = dict(self._blocks[place])

@@ -16,7 +16,7 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from pokayoke.core.call import SUCCESSFUL, Effect, Finding, Outcome, Status, StopReason
-from pokayoke.core.finding_codes import codes_counted_as
+from pokayoke.core.finding_codes import FINDING_CODES, codes_counted_as
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LoopPolicy
 from pokayoke.core.state.run_state import LoopCount, Repeats
@@ -183,6 +183,7 @@ class TurnHistory:
         self.repeats = Repeats(size)
         self._size = size
         self._endings: deque[RoundEntry] = deque(maxlen=size)
+        self._freed: set[str] = set()
         self._writes = 0  # that took effect; each makes what was read before it old
         self._known: OrderedDict[tuple[str, str], tuple[_ResultMark | None, int]] = OrderedDict()
 
@@ -242,12 +243,16 @@ class TurnHistory:
     def clear(self) -> None:
         """Forget everything: a new turn began."""
         self.repeats.clear()
+        self._freed.clear()
         self._known.clear()
         self._endings.clear()
 
     def _count_failure(self, outcome: Outcome, signature: str, kinds: tuple[Kind, ...], policy: LoopPolicy) -> None:
         """Note a call that did not end well."""
         first = outcome.findings[0] if outcome.findings else None
+        if first is not None and FINDING_CODES[first.code].is_free_once and first.code not in self._freed:
+            self._freed.add(first.code)
+            return
         if first is not None and _is_own_failure(outcome, first):
             self.repeats.add_failure(outcome.tool, signature)
         kind = failure_kind(outcome, kinds, policy.off)

@@ -15,11 +15,11 @@ import msgspec
 
 from pokayoke.core.call import Outcome, StopReason, ToolCall
 from pokayoke.core.host_input import as_history, as_whole_number, check_hooks
-from pokayoke.core.intake import is_cut
+from pokayoke.core.intake import CallForm, is_cut
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.answers import result_messages
 from pokayoke.core.messages.messages import calls_in, role_of, text_of
-from pokayoke.core.messages.replies import Reply, pending_calls, read_reply
+from pokayoke.core.messages.replies import Reply, pending_calls, read_reply, texts_read
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.errors import UsageError
 from pokayoke.runtime.run.compaction import RunHistory
@@ -106,14 +106,21 @@ class LoopHistory:
         self._history = None if window is None else RunHistory(run, window, messages=self.messages, format=shape)
         asked = [call for message in self.messages for call in calls_in(message)]
         self._ids = {call.id or "" for call in asked}
+        self._has_native_calls = bool(asked)
+        self._unread_text: str | None = None
         if select is not None:
             wanted = next((text_of(one) for one in reversed(self.messages) if role_of(one) == "user"), "")
             run.select(wanted, select, used=[call.name for call in asked])
 
     @property
     def has_text_calls(self) -> bool:
-        """True if calls are written into the text."""
-        return self.format in ("json", "jsonl")
+        """True if the model is asked to write its calls into the text."""
+        return self.form is not None
+
+    @property
+    def form(self) -> CallForm | None:
+        """The form of calls that the model is asked for; None if it makes native calls."""
+        return self.format if self.format in ("json", "jsonl") else None
 
     @property
     def has_overflow(self) -> bool:
@@ -136,7 +143,7 @@ class LoopHistory:
 
     def unanswered_reply(self) -> Reply | None:
         """The calls a process before this one left unanswered at the end of the history, if it did."""
-        return pending_calls(self.messages, tools=self._tool_schemas())
+        return pending_calls(self.messages, tools=self._tool_schemas(), form=self.form)
 
     def build_request(self) -> AskModel:
         """What to ask the model now: the history as it fits, the instruction if tools are off, the tools."""
@@ -149,23 +156,46 @@ class LoopHistory:
             # Only in this request: in the next turn it is no longer true.
             _add_text(said, instruction)
         elif self.has_text_calls and tools:
-            told = run.instructions(self.format)  # type: ignore[arg-type]  # in text, it is json or jsonl
+            told = run.instructions("json" if self.form == "json" else "jsonl")
             said.insert(0, {"role": "system", "content": told})
         return AskModel(said, [] if self.has_text_calls else tools)
 
     def take_reply(self, reply: Any) -> Reply:
         """Read a reply, and report what the provider counted."""
-        said = read_reply(reply, tools=self._tool_schemas(), taken=self._ids)
+        said = read_reply(
+            reply,
+            tools=self._tool_schemas(),
+            taken=self._ids,
+            form=self.form,
+            has_native_calls=self._has_native_calls,
+            read_texts=texts_read(self.messages),
+        )
+        self._has_native_calls = self._has_native_calls or len(said.calls) > len(said.in_text)
         if said.tokens is not None:
             self.run.usage(said.tokens)
         if said.input_tokens is not None and self._history is not None:
             self._history.report(said.input_tokens)
         return said
 
-    def _tool_schemas(self) -> dict[str, Any] | None:
-        if not self.has_text_calls:
-            return None
+    def is_final(self, said: Reply) -> bool:
+        """Return whether a reply is an answer: it has no call, or was sent again although none of its calls may run.
+
+        The first time, such a text is answered with what is wrong with its calls.
+        """
+        if not said.calls:
+            return True
+        is_unread = len(said.in_text) == len(said.calls) and not has_runnable_calls(said)
+        is_repeated = is_unread and self._unread_text == said.written
+        self._unread_text = said.written if is_unread else None
+        return is_repeated
+
+    def _tool_schemas(self) -> dict[str, Any]:
         return {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
+
+
+def has_runnable_calls(said: Reply) -> bool:
+    """Return whether a call of a reply was read, so that it may run."""
+    return any(call.unread is None or isinstance(call.arguments, dict) for call in said.calls)
 
 
 def _add_text(messages: list[Any], text: str) -> None:
@@ -197,16 +227,16 @@ def loop_steps(conversation: LoopHistory, rounds: int) -> Generator[AskModel | R
         request = conversation.build_request()
         final = run.mode == "final_answer" or number > rounds
         said = conversation.take_reply((yield request))
-        if said.calls and not final:
+        if not final and not conversation.is_final(said):
             yield from _run_calls(conversation, said)
             continue
-        if not final and not said.refused and not said.text.strip():
+        if not final and not said.refused and not said.written.strip():
             # Nothing is no answer. The next request says so, and takes no calls.
             run.tools_off("loop_detected")
             continue
         # A call in spite of the instruction runs nothing, and its message would want an answer: only its text counts.
-        answer = run.answer(None if said.calls else said.text)
-        if said.refused or is_cut(said.stop_reason):
+        answer = run.answer(None if has_runnable_calls(said) else said.written)
+        if said.refused or said.calls or is_cut(said.stop_reason):
             answer = msgspec.structs.replace(answer, verified=False)
         return _end_loop(conversation, answer, number, refused=said.refused)
     raise UsageError(f"cannot ask a model {rounds} times: give the number of requests that may call tools, or 0")
@@ -225,7 +255,7 @@ def _run_calls(conversation: LoopHistory, said: Reply) -> Generator[RunCalls, An
     outcomes: Sequence[Outcome] = yield RunCalls(said.calls, said.stop_reason)
     for outcome in outcomes:
         conversation.notify_host("outcome", outcome)
-    replies = result_messages(outcomes, said.shape, custom=said.custom)
+    replies = result_messages(outcomes, said.shape, custom=said.custom, in_text=said.in_text)
     conversation.add_messages(replies if whole else [*said.messages, *replies])
 
 
