@@ -40,7 +40,9 @@ def counted(shared, full):
     samples: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
     for number, row in enumerate(rows if full else rows[::20]):
         schema = row["schema"]
-        contract = Contract.from_schema("tool", schema, correctors=value_damage.correctors(schema))
+        contract = Contract.from_schema(
+            "tool", schema, correctors=value_damage.correctors(schema), identity=tuple(schema["properties"])
+        )
         for case in value_damage.cases(number, row["args"], schema):
             if (
                 contract.input.accepts(case.damaged)

@@ -149,6 +149,8 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
             "a control character stands in a text where a backslash was meant, such as in \\\\frac"
         ),
         "placeholder": FindingCode("a text stands where a value should be, such as <user_id> or TODO"),
+        "leaked_markup": FindingCode("a value holds markup of a call, such as </arg_value>"),
+        "unseen_text": FindingCode("a required text looks empty: it holds only invisible characters"),
     },
     "correct": {
         "corrector_failed": FindingCode(

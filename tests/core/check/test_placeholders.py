@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke.core.check.findings import placeholder_findings
-from pokayoke.core.check.placeholders import find_placeholders, has_lost_backslash, is_placeholder, may_hold_placeholder
+from pokayoke.core.check.argument_checks import ArgumentChecks
+from pokayoke.core.check.findings import stand_in_findings
+from pokayoke.core.check.placeholders import (
+    has_call_markup,
+    has_lost_backslash,
+    is_placeholder,
+    is_unseen,
+    may_hold_lost_backslash,
+    may_hold_placeholder,
+    may_hold_unseen,
+)
+from pokayoke.core.schema.facts import walk_facts
 from pokayoke.core.schema.schema import compile_schema
 
 STAND_INS = [
@@ -60,8 +70,10 @@ def test_a_backslash_written_once_is_found(written, lost):
     """A text whose backslash became a control character is a finding of its own; what people do send is none."""
     value = orjson.loads(b'{"a":"' + written.encode() + b'"}')
     assert has_lost_backslash(value["a"]) is lost
-    assert [finding.code for finding in placeholder_findings(value)] == ["lost_backslash"] * lost
-    assert may_hold_placeholder(orjson.dumps(value)) or not lost
+    checks = ArgumentChecks(compile_schema({}))
+    assert [finding.code for finding in stand_in_findings(value, checks)] == ["lost_backslash"] * lost
+    assert may_hold_lost_backslash(orjson.dumps(value)) or not lost
+    assert list(ArgumentChecks(compile_schema({}), literal=("a",)).find_stand_ins(value)) == []
 
 
 @pytest.mark.parametrize("text", STAND_INS)
@@ -86,46 +98,54 @@ def test_real_values_are_left_alone(text):
         ("city", "<city>", True),
         ("title", "<title>", True),
         ("tag", "<title>", False),
-        ("pattern", "TODO", False),
-        ("old_string", "<user_id>", False),
-        ("template", "{{name}}", False),
-        ("emailTemplate", "{{name}}", False),
         ("text", "TODO", True),
     ],
 )
 def test_the_field_matters(field, text, is_one):
-    """A name in brackets is a placeholder if it names its own field; fields for patterns may hold any."""
+    """A name in brackets is a placeholder if it names its own field."""
     assert is_placeholder(text, field) is is_one
 
 
-def test_finding():
-    """A finding says where it stands and asks for the value, at every depth, in order."""
-    value = {"user": {"id": "<user_id>"}, "tags": ["a", "..."], "n": 1, "ok": "fine"}
-    found = placeholder_findings(value)
-    assert [(finding.code, finding.at) for finding in found] == [
-        ("placeholder", "/user/id"),
-        ("placeholder", "/tags/1"),
-    ]
-    assert "`user.id`" in found[0].hint
-    assert "`tags[1]`" in found[1].hint
-    assert placeholder_findings("TODO")[0].at == ""
+MARKUP = [
+    "/tmp/x</arg_value>", 'notes<|"|>', "a<tool_call|>", "<｜tool▁call▁end｜>x", "x</parameter>", "<function=a", "<|im_end|>",
+]  # fmt: skip
+UNMARKED = ["a < b", "<b>x</b>", "a | b > c", "</p>", "<functional>", "|>", "x < | y"]
+UNSEEN = [
+    "\u200b",
+    "\u200b \u200d",
+    "\ufeff",
+    "\u3164",
+    "\u2800",
+    "\u202e\u202c",
+    "\x00",
+    "\xad",
+    "\U000e0041",
+    "\ufe0f",
+]
+VISIBLE = ["", " ", "\t\n", "\u3000", "\u200ba", "👍\ufe0f", "。", "\u0000x", "é"]
 
 
 @pytest.mark.parametrize(
-    ("node", "text"),
-    [
-        ({"default": "YOUR_KEY_HERE"}, "YOUR_KEY_HERE"),
-        ({"enum": ["TODO", "DONE"]}, "TODO"),
-        ({"enum": [1, "<id>"]}, "<id>"),
-        ({"examples": ["{{name}}"]}, "{{name}}"),
-        ({"type": "string", "format": "regex"}, "..."),
-    ],
+    ("text", "is_marked"), [*((text, True) for text in MARKUP), *((text, False) for text in UNMARKED)]
 )
-def test_the_schema_may_name_it(node, text):
-    """A text that the schema names at a place is a value there, and nowhere else."""
-    schema = compile_schema({"properties": {"a": node, "b": {"examples": "no list"}}}, draft="draft4")
-    assert placeholder_findings({"a": text}, schema) == ()
-    assert len(placeholder_findings({"b": text}, schema)) == 1
+def test_markup_of_calls_is_found(text, is_marked):
+    """Tags and turn tokens of calls are found anywhere in a text; other signs of less and more are not."""
+    assert has_call_markup(text) is is_marked
+    assert may_hold_placeholder(orjson.dumps({"a": text})) or not is_marked
+
+
+@pytest.mark.parametrize(("text", "unseen"), [*((text, True) for text in UNSEEN), *((text, False) for text in VISIBLE)])
+def test_a_text_that_looks_empty_is_found(text, unseen):
+    """A text of invisible characters is found; an empty one, white space, and what shows anything are not."""
+    assert is_unseen(text) is unseen
+    assert may_hold_unseen(orjson.dumps({"a": text})) or not unseen
+
+
+@given(st.text(st.characters() | st.sampled_from("\u200b\u3164\ufeff \xad\u2800\x00"), max_size=6))
+def test_law_no_unseen_text_passes_the_prefilter(text):
+    """The prefilter lets every text pass that looks empty."""
+    if is_unseen(text):
+        assert may_hold_unseen(orjson.dumps([text]))
 
 
 TEXTS = st.sampled_from([*STAND_INS, *REAL]) | st.text(max_size=12)
@@ -134,7 +154,7 @@ TEXTS = st.sampled_from([*STAND_INS, *REAL]) | st.text(max_size=12)
 @given(st.recursive(TEXTS | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=8))
 def test_law_the_prefilter_hides_none(value):
     """The prefilter lets every JSON text pass that holds a placeholder."""
-    if find_placeholders(value):
+    if any(is_placeholder(text) for _, _, text in walk_facts(value, compile_schema({}), (str,))):
         assert may_hold_placeholder(msgspec.json.encode(value))
 
 

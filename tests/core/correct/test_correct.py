@@ -275,16 +275,21 @@ def test_no_json_value():
             assert [finding.code for finding in found] == ["not_json"]
 
 
+def named(node, **fields):
+    """A contract whose one argument identifies its effect."""
+    return one(node, identity=("v",), **fields)
+
+
 def test_placeholders_are_refused():
     """A placeholder is a finding also where it fits the schema, and hides a lesser finding at its place."""
     for canonical in (None, b'{"v":"<user_id>"}'):
-        found = correct_arguments({"v": "<user_id>"}, one(STRING), kinds=READ, canonical=canonical).findings
+        found = correct_arguments({"v": "<user_id>"}, named(STRING), kinds=READ, canonical=canonical).findings
         assert [finding.code for finding in found] == ["placeholder"]
     assert [finding.code for finding in correct_arguments({"v": "TODO"}, one(INTEGER), kinds=READ).findings] == [
         "placeholder"
     ]
-    assert correct_arguments({"v": '["..."]'}, one(STRINGS), kinds=READ).findings[0].at == "/v/0"
-    made = one(STRING, correctors={"v": lambda value: "<user_id>"})
+    assert correct_arguments({"v": '["..."]'}, named(STRINGS), kinds=READ).findings[0].at == "/v/0"
+    made = named(STRING, correctors={"v": lambda value: "<user_id>"})
     found = correct_arguments({"v": True}, made, kinds=WRITE, canonical=b'{"v":true}').findings
     assert [finding.code for finding in found] == ["placeholder"]
 

@@ -16,6 +16,7 @@ from pokayoke.core.gate.confidence import call_confidence
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import equal_json
 from pokayoke.core.schema.schema import compile_schema
+from pokayoke.dropin import safe_parse_args
 
 INTEGERS = {"type": "array", "items": INTEGER}
 
@@ -106,7 +107,7 @@ def test_a_tool_gets_integers(sent):
 def test_the_drop_in_returns_integers():
     """`safe_parse_args` with a schema returns integers too."""
     schema = {"type": "object", "properties": {"n": INTEGER}}
-    assert kinds_of(pokayoke.dropin.safe_parse_args('{"n": 3.0}', schema)) == kinds_of({"n": 3})
+    assert kinds_of(safe_parse_args('{"n": 3.0}', schema)) == kinds_of({"n": 3})
 
 
 def test_a_schema_without_integers_is_not_searched():

@@ -8,14 +8,14 @@ Never: a hint that suggests a refused value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pokayoke.core.call import Finding
+from pokayoke.core.check.argument_checks import ArgumentChecks, StandIn
 from pokayoke.core.check.expected import describe_expected, expected_at, json_text
-from pokayoke.core.check.placeholders import find_placeholders, has_lost_backslash
 from pokayoke.core.json.pointer import Path, parse_pointer, pointer_step, to_field_path, to_pointer
 from pokayoke.core.json.values import is_object
 from pokayoke.core.schema.facts import (
@@ -99,31 +99,42 @@ def check_value(value: Any, schema: Schema, *, root: str = _ROOT) -> tuple[Findi
     return tuple(describe_issue(issue, schema, root=root) for issue in find_issues(value, schema))
 
 
-def placeholder_findings(value: Any, schema: Schema | None = None) -> tuple[Finding, ...]:
-    """Return a finding for every placeholder and every text that lost a backslash.
+_STAND_INS: dict[StandIn, tuple[str, str, str]] = {
+    "lost_backslash": (
+        "holds a control character",
+        "a backslash",
+        ": a backslash was read as part of an escape. Write each backslash twice (\\\\).",
+    ),
+    "leaked_markup": (
+        "holds markup of a call",
+        "a value",
+        ", with markup that belongs around a value. Send the value alone.",
+    ),
+    "placeholder": (
+        "is a placeholder",
+        "a value",
+        ", which only stands for a value. Send the value itself; if you do not know it, look it up or ask the user.",
+    ),
+    "unseen_text": (
+        "shows nothing",
+        "a text that can be seen",
+        ", of which nothing can be seen. Send the text itself; if you do not know it, ask the user.",
+    ),
+}
+"""What is wrong with a text that stands for no value, what belongs there, and what to do."""
 
-    See `core/check/placeholders.py`.
 
-    Args:
-        value: a JSON value.
-        schema: texts that the schema itself names (enum, const, default, examples) are values there.
-    """
-    return tuple(_placeholder_finding(path, text) for path, text in find_placeholders(value, schema))
+def stand_in_findings(value: Any, checks: ArgumentChecks, refused: Collection[Path] = ()) -> tuple[Finding, ...]:
+    """Return a finding for every text that stands for no value; see `ArgumentChecks.find_stand_ins`."""
+    return tuple(_stand_in_finding(*found) for found in checks.find_stand_ins(value, refused))
 
 
-def _placeholder_finding(path: Path, text: str) -> Finding:
+def _stand_in_finding(path: Path, text: str, kind: StandIn) -> Finding:
     name, shown = to_field_path(path, _ROOT), json_text(text)
-    if has_lost_backslash(text):
-        code, seen, wanted_there = "lost_backslash", "holds a control character", "a backslash"
-        hint = f"`{name}` is {shown}: a backslash was read as part of an escape. Write each backslash twice (\\\\)."
-    else:
-        code, seen, wanted_there = "placeholder", "is a placeholder", "a value"
-        hint = (
-            f"`{name}` is {shown}, which only stands for a value. Send the value itself; "
-            "if you do not know it, look it up or ask the user."
-        )
-    message = f"{to_pointer(path) or _ROOT}: {shown} {seen}, expected {wanted_there}"
-    return Finding(code=code, at=to_pointer(path), message=message, hint=_clip_hint(hint), data={"got": text})
+    seen, expected, advice = _STAND_INS[kind]
+    message = f"{to_pointer(path) or _ROOT}: {shown} {seen}, expected {expected}"
+    hint = _clip_hint(f"`{name}` is {shown}{advice}")
+    return Finding(code=kind, at=to_pointer(path), message=message, hint=hint, data={"got": text})
 
 
 def find_issues(value: Any, schema: Schema, *, parsed: bool = False, effort: Effort | None = None) -> tuple[Issue, ...]:

@@ -1,9 +1,12 @@
-r"""Placeholders in the place of values: `<user_id>`, `{{name}}`, `...`, `TODO`, and texts that lost a backslash.
+r"""Texts that stand for no value: `<user_id>`, `TODO`, markup of a call, a lost backslash, nothing visible.
 
-Only a string that consists of the placeholder counts. A text that contains one is content: a letter with `{{name}}` in
+In: a text, or the dump of a value.
+Out: whether it is one of these; for a dump, whether it may hold one.
+Never: a decision about a place. `core/check/argument_checks.py` knows where which of them count.
+
+Only a string that consists of a placeholder is one. A text that contains one is content: a letter with `{{name}}` in
 it, a file with `# TODO`, HTML. These are values, because people and benchmarks use them: `N/A`, `none`, `unknown`,
-`placeholder`, `YOUR_API_KEY` without `_HERE`, `$HOME`, `$AAPL`, HTML tags, and all texts that the schema itself names
-(enum, const, default, examples). Fields whose name means a pattern or a template may hold these texts too.
+`placeholder`, `YOUR_API_KEY` without `_HERE`, `$HOME`, `$AAPL`, HTML tags.
 
 JSON parsers read `"\bword\b"`, `"\frac"` and `"\rho"` as control characters: the backslash should have been written
 twice. A backspace always counts, because it is never sent on purpose; a form feed, a carriage return and a tab count
@@ -13,13 +16,8 @@ only before the rest of a name, or after a drive letter.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, cast
 
-from pokayoke.core.json.pointer import Path
-from pokayoke.core.json.values import equal_json
-from pokayoke.core.schema.facts import facts_at
-from pokayoke.core.schema.schema import Schema
+from pokayoke.core.text.neutralise import INVISIBLE_RUN
 from pokayoke.core.text.regex import compile_pattern
 
 _LONGEST = 80
@@ -35,7 +33,6 @@ _PREFILTER = re.compile(
 
 _LOST_BACKSLASH = "\b|\f(?=[a-z])|(?<![\\w.,;!?)])\r(?=[a-z])|\t(?=heta|imes|ext\\{)|\\A[C-Ec-e]:[\t\n]\\w[^ ]*\\Z"
 _LOST_BACKSLASH_JSON = rb'\\(?:b|[fr][a-z]|t(?:heta|imes|ext\{)|(?<="[C-Ec-e]:\\)[nt]\w)'
-_BACKSLASH = 92
 
 # Used only after a hit of the prefilter.
 _WORDS = (
@@ -61,48 +58,48 @@ _NOUNS = frozenset(
         *("currency", "city", "country"),
     )
 )
-_PATTERN_FIELDS = frozenset(
-    (
-        *("pattern", "patterns", "regex", "regexp", "glob", "selector", "template", "format", "needle", "markup"),
-        *("placeholder", "old", "new"),
-    )
+_MARKUP = r"<(?:\||｜|[A-Za-z_]{1,40}\|>|/?(?:tool_call|function_call|arg_key|arg_value|parameter|function|invoke)\b)"
+_LESS = ord("<")
+# The beginnings of invisible characters and of white space, and escapes of controls. Wider than needed: the text
+# itself is looked at afterwards.
+_UNSEEN_JSON = (
+    rb'"(?:[ \x7f]|\\[bfnrt]|\\u....|[\xc2\xcd\xd8].|\xe1[\x85\x9a\x9e\xa0].|\xe2[\x80\x81\xa0].|\xe3[\x80\x85].'
+    rb'|\xef[\xb8\xbb\xbe\xbf].|\xf0[\x9b\x9d]..|\xf3\xa0..)+"'
 )
+_BRAILLE_BLANK = "\u2800"
 
 
-def may_hold_placeholder(canonical: bytes) -> bool:
-    """Return False if a compact JSON text certainly has no placeholder and no lost backslash."""
-    return _PREFILTER.search(canonical) is not None or (
-        _BACKSLASH in canonical and compile_pattern(_LOST_BACKSLASH_JSON).search(canonical) is not None
+def may_hold_placeholder(dumped: bytes) -> bool:
+    """Return False if a compact dump certainly has no placeholder and no markup of a call."""
+    return _PREFILTER.search(dumped) is not None or (
+        _LESS in dumped and compile_pattern(_MARKUP.encode()).search(dumped) is not None
     )
+
+
+def may_hold_lost_backslash(dumped: bytes) -> bool:
+    """Return False if a compact dump certainly has no text that lost a backslash."""
+    return compile_pattern(_LOST_BACKSLASH_JSON).search(dumped) is not None
+
+
+def may_hold_unseen(dumped: bytes) -> bool:
+    """Return False if a compact dump certainly has no text of which nothing is visible."""
+    return compile_pattern(_UNSEEN_JSON).search(dumped) is not None
+
+
+def has_call_markup(text: str) -> bool:
+    """Return whether a text holds a sign of the markup in which models write calls."""
+    return compile_pattern(_MARKUP).search(text) is not None
+
+
+def is_unseen(text: str) -> bool:
+    """Return whether a text looks empty and holds more than white space."""
+    seen = compile_pattern(INVISIBLE_RUN).sub("", text).replace(_BRAILLE_BLANK, "")
+    return bool(text) and not text.isspace() and not seen.strip()
 
 
 def has_lost_backslash(text: str) -> bool:
     """Return whether a text has a control character in the place of a backslash and a letter."""
     return compile_pattern(_LOST_BACKSLASH).search(text) is not None
-
-
-def find_placeholders(value: Any, schema: Schema | None = None) -> list[tuple[Path, str]]:
-    """Return the path and text of every placeholder and every text that lost a backslash, in order.
-
-    Args:
-        value: a JSON value.
-        schema: texts that the schema itself names at a place are no placeholders there.
-    """
-    found: list[tuple[Path, str]] = []
-    stack: list[tuple[Path, str, Any]] = [((), "", value)]
-    while stack:
-        path, field, item = stack.pop()
-        if isinstance(item, str):
-            if (is_placeholder(item, field) or has_lost_backslash(item)) and not (
-                schema and _is_named_in_schema(schema, path, item)
-            ):
-                found.append((path, item))
-        elif isinstance(item, dict):
-            stack.extend(((*path, key), key, child) for key, child in reversed(cast(dict[str, Any], item).items()))
-        elif isinstance(item, list):
-            rows = list(enumerate(cast(Sequence[Any], item)))
-            stack.extend(((*path, str(index)), field, child) for index, child in reversed(rows))
-    return found
 
 
 def is_placeholder(text: str, field: str = "") -> bool:
@@ -112,7 +109,7 @@ def is_placeholder(text: str, field: str = "") -> bool:
         text: the whole string value.
         field: the name of its property, or of the array that contains it.
     """
-    if not text or len(text) > _LONGEST or _split_words(field) & _PATTERN_FIELDS:
+    if not text or len(text) > _LONGEST:
         return False
     if (
         compile_pattern(_WORDS).fullmatch(text)
@@ -127,21 +124,12 @@ def is_placeholder(text: str, field: str = "") -> bool:
 def _is_request(slot: re.Match[str], field: str) -> bool:
     """Return whether a bracketed name asks for a value: by its words, or because it names its own field."""
     name = slot["name"]
-    words = [part.lower() for part in compile_pattern(_SPACERS).split(name) if part]
-    own = bool(set(words) & _split_words(field)) and len(words) <= len(_split_words(field)) + 1
+    words, named = split_words(name), set(split_words(field))
+    own = not named.isdisjoint(words) and len(words) <= len(named) + 1
     asks = len(words) > 1 and words[0] in _REQUESTS
     return own or asks or (slot["open"] != "[" and ("_" in name or words[-1] in _NOUNS))
 
 
-def _split_words(field: str) -> set[str]:
-    return {part.lower() for part in compile_pattern(_SPACERS).split(field) if part}
-
-
-def _is_named_in_schema(schema: Schema, path: Path, text: str) -> bool:
-    """Return whether the schema itself names a text at this place."""
-    facts = facts_at(schema, path)
-    listed = [*facts.choices, *(node.get("default") for node in facts.nodes)]
-    for node in facts.nodes:
-        examples = node.get("examples")
-        listed.extend(cast(Sequence[Any], examples) if isinstance(examples, list) else ())
-    return "regex" in facts.formats or any(equal_json(text, item) for item in listed)
+def split_words(name: str) -> list[str]:
+    """Return the words of a name in small letters."""
+    return [part.lower() for part in compile_pattern(_SPACERS).split(name) if part]

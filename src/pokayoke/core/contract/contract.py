@@ -127,6 +127,8 @@ class Contract:
     """Limits of this tool, in addition to the policy's."""
     approval: bool = False
     """True if a person must approve every call."""
+    literal: tuple[str, ...] = ()
+    """Arguments whose texts are what they say: no placeholder, markup or lost backslash is looked for there."""
     key_argument: str | None = None
     """Argument that the guard fills with the ledger key; the model never sees it."""
     secret: bool = False
@@ -196,7 +198,8 @@ class Contract:
             accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
         seal(self, "input_schema", whole.raw)
         seal(self, "input", accepted)
-        seal(self, "checks", ArgumentChecks(accepted))
+        guarded = {*(self.identity or ()), *self.paths}
+        seal(self, "checks", ArgumentChecks(accepted, guarded=guarded, literal=self.literal))
         seal(self, "defaults", {} if self.effect == "read" else declared_defaults(accepted))
         seal(self, "model_schema", visible.raw)
         seal(self, "output", self._compile_output())

@@ -54,6 +54,7 @@ _PLAIN_FIELDS: dict[str, Any] = {
     "paths": dict[str, tuple[str, ...]],
     "roles": tuple[str, ...],
     "approval": bool,
+    "literal": tuple[str, ...],
     "key_argument": str | None,
     "secret": bool,
     "redact": tuple[str, ...],

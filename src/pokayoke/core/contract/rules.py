@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pokayoke.core.contract.correctors import Correctors
 
 _TUPLES = (
-    *("identity", "sources", "volatile", "invariants", "roles", "quota", "redact"),
+    *("identity", "sources", "volatile", "invariants", "roles", "quota", "literal", "redact"),
     *("no_effect_errors", "transient_errors"),
 )
 _TOO_WIDE = (Exception, RuntimeError, OSError, ValueError)
@@ -186,7 +186,7 @@ _SINGLE: dict[str, tuple[Fits, str]] = {
     "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
 }
 _EACH: dict[str, tuple[Fits, str]] = {
-    **dict.fromkeys(("identity", "sources", "volatile", "roles", "redact"), (_is_name, "names")),
+    **dict.fromkeys(("identity", "sources", "volatile", "roles", "literal", "redact"), (_is_name, "names")),
     **dict.fromkeys(("no_effect_errors", "transient_errors"), (_is_exception, "exception classes")),
     "quota": (lambda value: isinstance(value, LimitPolicy), "LimitPolicy(...)"),
 }
@@ -198,6 +198,7 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
         yield "identity=() would make every call the same effect. Name the arguments, or leave it out for all of them"
     named = [(f"identity names {name!r}", name) for name in contract.identity or ()]
     named += [(f"volatile names {name!r}", name) for name in contract.volatile]
+    named += [(f"literal names {name!r}", name) for name in contract.literal]
     named += [(f"paths names {name!r}", name) for name in contract.paths]
     named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
     for what, name in named:

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.core.call import CorrectionKind, Finding
-from pokayoke.core.check.findings import placeholder_findings
-from pokayoke.core.check.placeholders import may_hold_placeholder
+from pokayoke.core.call import CorrectionKind
+from pokayoke.core.check.findings import stand_in_findings
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.correct.result import CorrectionResult
 from pokayoke.core.correct.whole_numbers import restore_integers
 from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.pointer import parse_pointer
 
 if TYPE_CHECKING:
     from pokayoke.core.correct.engine import CorrectionRun
@@ -88,10 +88,8 @@ def _run_corrections(
         canonical=canonical,
     )
     work.run()
-    marks: tuple[Finding, ...] = ()
-    if canonical is None or work.corrections or may_hold_placeholder(canonical):
-        marks = placeholder_findings(work.value, contract.input)
     findings = work.remaining_findings()
+    marks = stand_in_findings(work.value, contract.checks, {parse_pointer(finding.at) for finding in findings})
     if marks:
         places = {mark.at for mark in marks}
         findings = [*marks, *[finding for finding in findings if finding.at not in places]]

@@ -58,7 +58,7 @@ _SEQUENCES = {
 # --- the slow pass ------------------------------------------------------------------------------
 
 # Controls without tab and line feed; format characters, fillers, variation selectors, tags, separators, surrogates.
-_INVISIBLE_RUN = (
+INVISIBLE_RUN: Final = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
@@ -161,7 +161,7 @@ def _neutralise_slow(text: str, data: bytes, *, json: bool) -> str:
     marked = _bracket_mark_search()(str(rest, "latin-1"))  # the marks are ASCII
     rest = rest.translate(None, _MARK_LETTERS)
     if rest and _is_suspect(data, rest):
-        text = compile_pattern(_INVISIBLE_RUN).sub(_escape_invisible_pairs if json else _escape_invisible, text)
+        text = compile_pattern(INVISIBLE_RUN).sub(_escape_invisible_pairs if json else _escape_invisible, text)
         text = compile_pattern(_TAG).sub(lambda hit: escape_character(hit[0]), text)
     if marked:
         text = compile_pattern(_BRACKETS).sub(lambda hit: escape_character(hit[0]), text)

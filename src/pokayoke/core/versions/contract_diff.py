@@ -208,6 +208,12 @@ def _secret_sides(one: bool, other: bool) -> Sides:
     return ("operators",) if one and not other else ()
 
 
+def _literal_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
+    """Compare arguments whose texts are not looked at: more of them are looser."""
+    looser: tuple[Side, ...] = ("operators",) if set(other) - set(one) else ()
+    return (*looser, *(("model",) if set(one) - set(other) else ()))
+
+
 def _redact_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
     return ("operators",) if set(one) - set(other) else ()
 
@@ -240,6 +246,7 @@ _RULES: Final[dict[str, Callable[[Any, Any], Sides]]] = {
     "quota": _quota_sides,
     "sources": _source_sides,
     "secret": _secret_sides,
+    "literal": _literal_sides,
     "redact": _redact_sides,
     "timeout": _cap_sides,
     "max_chars": _cap_sides,
