@@ -224,10 +224,18 @@ def one_call(*parts, **first):
         # One that numbers the calls of each chunk anew, and one that gives all of a message's calls one id.
         ([piece(0, "{", id="a", name="get"), piece(1, "[", id="b", name="put"), piece(0, "]", id="b"), piece(0, "}", id="a")], [("a", "get", "{}"), ("b", "put", "[]")]),
         ([piece(0, "{", id="a", name="get"), piece(1, "[", id="a", name="put"), piece(0, "}", id="a"), piece(1, "]", id="a")], [("a", "get", "{}"), ("a_2", "put", "[]")]),
-        # One that sends the name in pieces, and one that gives neither ids nor places: no tool is called so.
+        # One that sends the name in pieces.
         ([piece(0, "", id="a", name="get"), piece(0, "", name="_order"), piece(0, "{}")], [("a", "get_order", "{}")]),
         ([piece(0, "", id="a", name="get"), piece(0, "{}", id="a", name="_order")], [("a", "get_order", "{}")]),
-        ([piece(0, "{}", name="get"), piece(0, "{}", name="put")], [("call_1", "getput", "{}{}")]),
+        # One that gives no ids and one place to all: a name behind whole arguments begins the next call.
+        ([piece(0, '{"a": 1}', name="get"), piece(0, '{"b": 2}', name="put")], [("call_1", "get", '{"a": 1}'), ("call_2", "put", '{"b": 2}')]),
+        ([piece(0, "{", name="get"), piece(0, "}"), piece(0, "{}", name="get"), piece(0, name="put")], [("call_1", "get", "{}"), ("call_2", "get", "{}"), ("call_3", "put", "")]),
+        ([piece(0, {"a": 1}, name="get"), piece(0, "{}", name="put")], [("call_1", "get", {"a": 1}), ("call_2", "put", "{}")]),
+        # One that repeats the name with each piece, and at the end.
+        ([piece(0, "{", name="get"), piece(0, "}", name="get"), piece(0, "", name="get")], [("call_1", "get", "{}")]),
+        # A name behind arguments that are not whole begins none: no tool is called so.
+        ([piece(0, "[]", name="get"), piece(0, "{}", name="put")], [("call_1", "getput", "[]{}")]),
+        ([piece(0, '{"a": ', name="get"), piece(0, "{}", name="put")], [("call_1", "getput", '{"a": {}')]),
         # One whose id comes late.
         ([piece(0, name="get"), piece(0, "{}", id="a", name="get")], [("a", "get", "{}")]),
         # Arguments that come as an object, and what cannot be joined.

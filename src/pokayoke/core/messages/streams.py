@@ -2,7 +2,7 @@
 
 In: a provider's stream events in order, as dicts or SDK objects.
 Out: the reply as it would have come whole. Fragments of arguments are joined by their place in the message, as ids
-mostly come once; several calls at one place by their ids.
+mostly come once; several calls at one place by their ids, or, without ids, by a name after whole arguments.
 Never: complete a cut text, as SDK helpers silently do; return a call before the stop reason is known.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from pokayoke.core.intake.stop_reasons import is_cut
+from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.replies import to_dict
 
@@ -144,6 +145,20 @@ def _tool_name(part: dict[str, Any]) -> Any:
     return to_dict(part.get("function") or part.get("custom") or {}).get("name")
 
 
+def _argument_piece(part: dict[str, Any]) -> Any:
+    """Return the arguments, or some of them, in a piece of a call."""
+    inner = to_dict(part.get("custom") or part.get("function") or {})
+    return inner.get("arguments", inner.get("input"))
+
+
+def _is_whole(given: Any) -> bool:
+    """Return whether arguments are one whole object: nothing can follow them."""
+    try:
+        return isinstance(parse(given)[0] if isinstance(given, str) else given, dict)
+    except StrictError:
+        return False
+
+
 class _PartialCall:
     """One call of a chat completion, as received so far."""
 
@@ -153,10 +168,16 @@ class _PartialCall:
         self.given: Any = None
 
     def is_followed_by(self, part: dict[str, Any]) -> bool:
-        """Return whether a part begins another call: it has another id and a name, and this call already has a name."""
+        """Return whether a part begins another call.
+
+        It has a name, as this call has, and another id; or no id, but this call has all its arguments already.
+        """
         ident, name = part.get("id"), _tool_name(part)
-        begins = bool(self.name and name and ident) and ident != self.call["id"]
-        return begins and bool(self.call["id"] or self.given or name != self.name)
+        if not (self.name and name) or (ident and ident == self.call["id"]):
+            return False
+        if ident:
+            return bool(self.call["id"] or self.given or name != self.name)
+        return bool(name != self.name or _argument_piece(part)) and _is_whole(self.given)
 
     def add_piece(self, part: dict[str, Any]) -> None:
         kind = "custom" if part.get("custom") else "function"
@@ -166,7 +187,7 @@ class _PartialCall:
         name = inner.get("name")
         if isinstance(name, str) and name != self.name:  # a fragment; a server that repeats the name sends it unchanged
             self.name += name
-        piece = inner.get("arguments", inner.get("input"))
+        piece = _argument_piece(part)
         if isinstance(piece, str) and isinstance(self.given, str | None):
             self.given = (self.given or "") + piece
         elif piece is not None:
