@@ -63,6 +63,7 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "cut_in_string": FindingCode("the text ends inside a string, or a closing quote is missing", grade="lossy"),
         "cut_in_word": FindingCode("the text ends inside a word", grade="lossy"),
         "cut_message": FindingCode("the message was cut off by its length limit", grade="lossy"),
+        "doubled_brace": FindingCode("there is a second opening brace in place of a key", grade="lossy"),
         "duplicate_key": FindingCode("a key appears twice with different values", grade="lossy"),
         "edit_suggested": FindingCode("one missing character would make the text fit the schema", grade="edited"),
         "ellipsis": FindingCode("there are dots in place of values", grade="lossy"),
@@ -102,6 +103,9 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "quoted": FindingCode("the call is inside thoughts or a quotation without an end", grade="lossy"),
         "recited": FindingCode("the call is letter for letter in a text that was read before", grade="lossy"),
         "several_values": FindingCode("there is more than one value", grade="lossy"),
+        "raw_line_break": FindingCode(
+            "there is a raw line break or tab in a value that may not hold one", grade="edited"
+        ),
         "tagged_value": FindingCode("a value between tags has no certain end, type or layout", grade="lossy"),
         "too_deep": FindingCode("the brackets are nested too deep", grade="lossy"),
         "too_many_calls": FindingCode("there are too many calls in the text", grade="lossy"),

@@ -432,7 +432,9 @@ def test_a_list_of_a_written_call_may_have_lost_an_item(text, made):
         ('{\n"a": "x",\n}', "edited", "uneven_commas"),
         ('{"b": "x",}', "ambiguous", "lost_member"),
         ('{"a": True}', "lossy", "bare_reference"),
-        ('{"a": "x", // rest\n}', "lossy", "ellipsis"),
+        ('{"a": "x", // rest\n}', "edited", "uneven_commas"),
+        ('{"a": "x" // ...\n}', "lossy", "ellipsis"),
+        ('{"a": "x\ny"}', "edited", "raw_line_break"),
         ('{"a": "x", "b": "y",}', "lossless", None),
     ],
 )

@@ -69,6 +69,8 @@ def read_arguments(
         return refused_reading("too_long", max_chars)
     if isinstance(value, dict):
         return Reading(grade="exact", value=cast(dict[str, Any], value), canonical=dump)
+    if value is None or value == "null":
+        return _build_grader(schema, max_chars, max_depth).read_empty("not_an_object")
     if isinstance(value, str):
         return _build_grader(schema, max_chars, max_depth).read_encoded(value)
     return refused_reading("not_an_object", 0)

@@ -2,18 +2,16 @@
 
 In: the text before and after an object, and the declared arguments.
 Out: the object's offset and the repairs, or a refusal.
-Never: take a text with a structural sign for prose: the rest of a cut longer value looks like prose around a shorter
-one.
+Never: judge by the words of a language; take a text with a structural sign for prose: the rest of a cut longer value
+looks like prose around a shorter one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import chain
 
 from pokayoke.core.intake.reader import LenientReader
-from pokayoke.core.intake.tokens import OMISSION, TextRefused
+from pokayoke.core.intake.tokens import LEFT_OUT, TextRefused
 
 _TAG = re.compile(
     r"</?[A-Za-z_][\w:.-]{0,60}(?:[ =][\w:.\"'=/ -]{0,80})?>|<[|｜][\w▁:. /-]{1,60}[|｜]>|\[/?[A-Z][A-Z_]{2,30}\]"
@@ -23,43 +21,20 @@ PARAMETER = re.compile(
     r"<(?:[\w.｜-]{1,40}[:｜])?(?:param|parameter|argument)(?:\s*=|\s+name\b)|<arg_(?:key|value)\b", re.IGNORECASE
 ).search
 """A tag around one argument: its content is not the whole object."""
-_NAME = re.compile(r"[A-Za-z_$][\w.$-]*+")
 _FENCE = re.compile(r"`{3,}[A-Za-z0-9_+-]{0,20}|\A`(?!`)|(?<!`)`\Z")
 _SIGNS = re.compile(r"[{}\[\]]")
 KEY_START = re.compile(r"""\s*+(?:"[^"\\\x00-\x1f]*+"|'[^'\\\x00-\x1f]*+')\s*+:""").match
 _LABEL = re.compile(r"(?:\A|\n)[ \t]*([\"']?)([\w.$-]+)\1[ \t]*[:=][ \t]*\Z").search
-_NEUTRAL_LABELS = frozenset({"args", "arguments", "here", "json"})
-_PROVEN_LABELS = _NEUTRAL_LABELS | {"data", "input", "parameters", "params"}
-"""With labels that may also be names of arguments, where these are unknown; `data:` is also the prefix of server-sent
-events."""
 _MEMBER = re.compile(
     r"^[ \t]*([\"']?)[\w.$-]+\1[ \t]*[:=][ \t]*(?:[\"'\d-]|true\b|false\b|null\b)", re.MULTILINE
 ).search
 """A line in the form of a member: a name, a sign, a value."""
 _KEY_END = re.compile(r"\"[ \t]*+:").search
 """The end of a key, at any beginning."""
-_LABEL_LINES = re.compile(r"^[ \t]*(?:[-*][ \t]+)?([\"'`]?)([\w.$-]+)\1[ \t]*[:=]", re.MULTILINE).finditer
-"""Lines that begin with a name and a sign, whatever follows."""
-_GIVEN_WORDS = re.compile(
-    r"(?<![\w$-])([A-Za-z_$][\w$-]*+)(?=[^\w\n]{0,8}[|>=:][^\w\n]{0,8}[\w\"']"
-    r"|\W{1,8}(?:[A-Za-z]{1,12}\W{1,3}){0,2}(?:\d|[\"'“‘`]\w|(?:true|false|null|none)\b))"
-).findall
-"""Words with a statement about them: a sign and a word follow, or a number or a quotation within two words."""
-_SETTING = re.compile(
-    r"\b(?:set|setting|with|use|using|change|make|replace|edit)\s++(?:the\s++)?([a-z_$][\w$-]*+)"
-    r"\s++(?:to|as|of|be|with|by|should be|must be)\s++\w|(?<![\w$-])([a-z_$][\w$-]*+)(?:\s++(?:should"
-    r"|must) be\s++\w|\s*+[→⇒])",
-).findall
-"""Words that are set to something, even a bare word."""
-_OPTION = re.compile(
-    r"(?<![\w$-])--([a-z_$][\w$-]*+)[ =]\S|^[^\w\n]{0,8}([a-z_$][\w$-]*+)[^\w\n]{0,8}\n\W{0,8}\w"
-    r"|^[^\w\n]{0,8}(?:\d{1,3}\W )?(?:(?:the|and) )?([a-z_$][\w$-]*+) (?:is|are|[-–—])"
-    r" (?!(?:optional|required|mandatory|missing|(?:un)?known|not|now|already|given|set|(?:in)?valid|needed"
-    r"|empty)\b)\w"
-    r"|^[^\w\n]{0,8}(?:with|plus|and) ([a-z_$][\w$-]*+) [\w(]",
-    re.MULTILINE,
-).findall
-"""Words written as options, alone on a line with a text below, or first in a line that describes them."""
+_LITERAL = re.compile(r"\d|[\"“”„«»「」『』`]|(?<!\w)['‘]\w|->|=>|[=→⇒]").search
+"""What may be another value in a text behind the object: a digit, a quotation, an arrow."""
+_WORDS = re.compile(r"[A-Z]*[a-z0-9]++|[A-Z0-9]++|[^\W_A-Za-z0-9]").findall
+"""The words of a text or a name. A letter of another alphabet counts as one, as not all put spaces between words."""
 _TAG_NAMES = re.compile(r"<([\w.$-]{1,60})>").findall
 _GLUED_WORD = re.compile(r"\.\w").match
 _ASIDE = (
@@ -73,26 +48,9 @@ ASIDE_OPENS = rf"<{_ASIDE}(?:\s[^<>]{{0,200}})?>|\[{_ASIDE_MARK}|◁think▷|<\|
 ASIDE_CLOSES = rf"</{_ASIDE}\s{{0,9}}>|\[/{_ASIDE_MARK}|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
 _ASIDES = re.compile(rf"{ASIDE_OPENS}|({ASIDE_CLOSES})").findall
 """Each of them; "" for one that opens."""
-DENIED = r"(?:do not|don['’]t|will not|won['’]t|must not|mustn['’]t|should not|shouldn['’]t|never)"
-_OF_OTHERS = r"(?:worry|hesitate|know(?! (?:if|whether))|have(?! to)|(?:want to )?(?:guess|assume))\b"
-"""Verbs that never refer to an object next to them: `don't worry`."""
-_DENIAL = re.compile(
-    rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?:instead of|rather than)(?!\s+(?:guess|assum)))\b", re.IGNORECASE
-).search
-"""Words before an object which say that it is not to be sent."""
-IS_WRONG = r"(?: (?:is|was)|['’]s) (?:wrong|incorrect|not (?:right|correct)|a mistake)"
-_RETRACTION = re.compile(
-    rf"\b(?:{DENIED}(?!\s+{_OF_OTHERS})|(?<!the )wait(?! (?:while|for (?:the|its|an?)(?: tool['’]s)? (?:result"
-    rf"|answer|response|output))\b)"
-    r"|oops|correction|scratch that|never ?mind"
-    r"|i meant?|actually|instead|on second thoughts?|no(?=[,!])|sorry(?! for the (?:wait|delay)(?:[.!]|\Z))"
-    r"|(?:should|must|ha[sd] to|needs? to) (?:be|have|say|read)|disregard|ignore (?:that|this|the)"
-    rf"|(?:that|this|it|above|value){IS_WRONG}|made a mistake|let me (?:redo|fix|correct|change))\b",
-    re.IGNORECASE,
-).search
-"""Words after an object that change it or take it back."""
-_NEAR, _HEADING = 200, 2
 _OPEN_ENDS = tuple(",([{\"'=\\")
+_GLUED_FENCE = "json"
+"""What is left of a fence that lost its signs."""
 
 
 def find_object(reader: LenientReader, names: frozenset[str]) -> tuple[int, bool]:
@@ -133,37 +91,12 @@ def find_object(reader: LenientReader, names: frozenset[str]) -> tuple[int, bool
     return brace, False
 
 
-def is_argument_label(before: str, names: frozenset[str]) -> bool:
-    """Return whether the line before an object is a heading or a tag with the name of one argument.
-
-    Args:
-        before: the text before the object, comments included.
-        names: the declared arguments.
-    """
-    words = _NAME.findall(before[-_NEAR:].rstrip().rpartition("\n")[2])
-    return 0 < len(words) <= _HEADING and not names.isdisjoint(words)
-
-
-def gives_missing_argument(around: str, names: frozenset[str], present: Iterable[str]) -> bool:
-    """Return whether the text on one side of an object gives an argument that the object lacks.
-
-    Args:
-        around: the text before or after the object.
-        names: the declared arguments; a tag with such a name means that they were given one by one.
-        present: the arguments in the object.
-    """
-    if "<" in around and not names.isdisjoint(_TAG_NAMES(around)):
-        return True
-    absent = {name.lower() for name in names.difference(present)}
-    plain = strip_markup(around)[0].lower() if absent else ""
-    if not plain:
-        return False
-    for name in absent:
-        if "_" in name:  # a sentence has spaces there
-            plain = plain.replace(name.replace("_", " "), name)
-    if not any(name in plain for name in absent):
-        return False
-    return not absent.isdisjoint((*_GIVEN_WORDS(plain), *chain(*_SETTING(plain), *_OPTION(plain))))
+def mentions_name(around: str, names: frozenset[str]) -> bool:
+    """Return whether a text has one of some names in it, in any spelling and language, or a tag with such a name."""
+    words = f" {' '.join(_WORDS(strip_markup(around)[0]))} ".casefold()
+    return not names.isdisjoint(_TAG_NAMES(around)) or any(
+        f" {' '.join(_WORDS(name))} ".casefold() in words for name in names
+    )
 
 
 def _has_balanced_quotes(text: str, start: int, brace: int) -> bool:
@@ -203,23 +136,20 @@ def _check_before(reader: LenientReader, stripped: str, brace: int, names: froze
     if not stripped:
         return
     last = reader.text[brace - 1]
+    if stripped == _GLUED_FENCE and last.isalnum() and _GLUED_FENCE not in names:
+        reader.record_repair("code_fence")
+        return
     if _SIGNS.search(stripped) or stripped.endswith(_OPEN_ENDS) or last.isalnum() or stripped.count('"') % 2:
         raise TextRefused("trailing_text", brace)
     label = _LABEL(stripped)
-    neutral = _PROVEN_LABELS if names else _NEUTRAL_LABELS
-    if label and (label[1] or label[2].lower() not in neutral.difference(map(str.lower, names))):
+    if label and (label[1] or not names or mentions_name(label[2], names)):  # without names it may be a member's
         raise TextRefused("trailing_text", brace)
-    if stripped.endswith(('":', "':")) or _has_member_line(stripped, names) or _DENIAL(stripped):
+    if stripped.endswith(('":', "':")) or _MEMBER(stripped) or _KEY_END(stripped):
         raise TextRefused("trailing_text", brace)
     reader.record_repair("prose")
 
 
-def _has_member_line(around: str, names: frozenset[str]) -> bool:
-    """Return whether a line is a member of the object: by its form, or by a declared name."""
-    return bool(_MEMBER(around) or _KEY_END(around)) or any(found[2] in names for found in _LABEL_LINES(around))
-
-
-def check_after(reader: LenientReader, end: int, names: frozenset[str]) -> int | None:
+def check_after(reader: LenientReader, end: int) -> int | None:
     """Check the text after the object; return the offset of a single surplus brace, if there is one.
 
     Raises:
@@ -230,19 +160,19 @@ def check_after(reader: LenientReader, end: int, names: frozenset[str]) -> int |
         return None
     after, end = end, reader.skip_space(end)
     stripped = _strip_and_record(reader, text[end:])
-    if not stripped or stripped == ";":
-        return None
     if stripped == "}":
         return text.index("}", end)
-    if _SIGNS.search(stripped) is None and text[end] not in ",:\"'“‘":
-        if stripped[0] in ".…" and OMISSION(stripped[:200]):
-            raise TextRefused("ellipsis", end)
-        if _has_member_line(stripped, names) or _RETRACTION(stripped):
-            raise TextRefused("trailing_text", end)
-        goes_on = text[end] not in ".;!<`" or _GLUED_WORD(text, end)
-        if goes_on and "\n" not in text[after:end]:  # on the same line
-            raise TextRefused("trailing_text", end)
-        reader.record_repair("prose")
+    if _SIGNS.search(stripped):
+        other = text.find("{", end)
+        raise TextRefused("several_values" if other >= 0 else "trailing_text", other if other >= 0 else end)
+    if stripped.startswith(LEFT_OUT):
+        raise TextRefused("ellipsis", end)
+    if _LITERAL(strip_markup(text[after:])[0]):  # comments too
+        raise TextRefused("trailing_text", end)
+    if not stripped or stripped == ";":
         return None
-    other = text.find("{", end)
-    raise TextRefused("several_values" if other >= 0 else "trailing_text", other if other >= 0 else end)
+    goes_on = text[end] not in ".;!<`" or _GLUED_WORD(text, end)
+    if text[end] in ",:'‘" or (goes_on and "\n" not in text[after:end]):  # on the same line
+        raise TextRefused("trailing_text", end)
+    reader.record_repair("prose")
+    return None

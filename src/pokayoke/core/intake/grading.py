@@ -11,13 +11,13 @@ import re
 from itertools import pairwise
 from typing import Any, cast
 
-from pokayoke.core.intake.disowned import is_disowned
-from pokayoke.core.intake.framing import check_after, find_object, gives_missing_argument, is_argument_label
+from pokayoke.core.intake.framing import check_after, find_object, mentions_name
 from pokayoke.core.intake.reader import LenientReader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused_reading
 from pokayoke.core.intake.schema_evidence import (
     closer_is_surplus,
     declared_properties,
+    find_doubtful_break,
     is_unquoted_text,
     may_lack_member,
 )
@@ -46,7 +46,9 @@ _INLINE_KEY = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
 """A key on the same line as the member before it."""
 _ESCAPED_OBJECT = re.compile(r"\s*+\{\s*+\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
-_HTML_QUOTED = re.compile(r"\s*+\{\s*+&quot;[^\"]*+\Z").match
+_HTML_QUOTED = re.compile(r"\s*+\{\s*+(&(?:quot|#34|#x22);)[^\"]*+\Z").match
+_ESCAPED_BREAK = re.compile(r"(?<![:\\])\\\\n").sub
+"""A line break that was escaped twice; behind a colon, it may be part of a path."""
 _QUOTED_LINES = re.compile(r"(?:[ \t]*+>[^\n]*+(?:\n|\Z)){2,}\s*+\Z").match
 _QUOTE_SIGN = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]").search
@@ -98,8 +100,9 @@ class ArgumentGrader:
         if _ESCAPED_OBJECT(text):
             found = self.read_encoded(f'"{text.strip()}"', text.replace('\\"', '"'))
             return found if found.reason != "not_an_object" else None
-        if _HTML_QUOTED(text) and text.count("&") == text.count("&quot;"):  # any further escape is ambiguous
-            return self.read_repaired(text.replace("&quot;", '"'), "html_quotes")
+        quoted = _HTML_QUOTED(text)
+        if quoted and text.count("&") == text.count(quoted[1]):  # any further escape is ambiguous
+            return self.read_repaired(text.replace(quoted[1], '"'), "html_quotes")
         if _QUOTED_LINES(text):
             return self.read_repaired(_QUOTE_SIGN.sub("", text), "block_quote")
         empty = _EMPTY_FIRST(text)
@@ -126,8 +129,6 @@ class ArgumentGrader:
             if isinstance(value, str) and not reader.unclosed and not reader.comments and not text[end:].strip():
                 return self.read_encoded(value, text[start + 1 : end - 1])
             raise TextRefused("not_an_object", start)
-        if is_argument_label(text[:start], names):
-            raise TextRefused("trailing_text", start)
         dump: bytes | None = None
         if not opened and (found := self.read_strict_part(text, start)):
             value, dump, end = found
@@ -136,9 +137,11 @@ class ArgumentGrader:
         if not opened and not reader.unclosed and self.is_equal_repeat(text[end:], value):
             reader.record_repair("equal_repeat")
             end = len(text)
-        surplus = check_after(reader, end, names)
-        if not _UNREAD_REPAIRS.isdisjoint(reader.repairs):
-            self.check_surroundings(text[:start], text[end:], value)
+        surplus = check_after(reader, end)
+        if not _UNREAD_REPAIRS.isdisjoint(reader.repairs) and (
+            mentions_name(text[:start], names - value.keys()) or mentions_name(text[end:], names)
+        ):  # behind the object an argument that it has may be changed, too
+            raise TextRefused("trailing_text", start)
         flaw = reading_flaw(reader, start, end)
         reading = (
             refused_reading(flaw, reader.list_comma or reader.dropped or end, (value,))
@@ -148,14 +151,6 @@ class ArgumentGrader:
         if reading.value is not None and (opened or surplus is not None or reader.unclosed):
             return self.grade_by_schema(reader, value, opened=opened, surplus=surplus)
         return reading
-
-    def check_surroundings(self, before: str, behind: str, value: dict[str, Any]) -> None:
-        """Refuse an object if the words around it complete, change or disown it."""
-        # Words after the object may change it, too.
-        if gives_missing_argument(before, self.names, value) or gives_missing_argument(behind, self.names, ()):
-            raise TextRefused("trailing_text", len(before))
-        if is_disowned(before.lstrip("> \t"), behind, followed=False):
-            raise TextRefused("disowned", len(before))
 
     def is_equal_repeat(self, behind: str, value: dict[str, Any]) -> bool:
         """Return whether only an equal object follows an object.
@@ -177,12 +172,16 @@ class ArgumentGrader:
         if "python_word" in reader.repairs and (schema := self.compiled_schema()) and is_unquoted_text(schema, value):
             return refused_reading("bare_reference", end, (value,))
         said = reader.comments
-        if said and gives_missing_argument("\n".join(said), self.names, value):
+        if said and mentions_name("\n".join(said), self.names - value.keys()):
             return refused_reading("comment_holds_data", end, (value,))
         if "odd_whitespace" in reader.repairs and (found := ODD_SPACE(dump_compact(value).decode())):
             return refused_reading("odd_whitespace", reader.text.find(found[0]), (value,))
-        if reader.uneven and may_lack_member(self.declared, value, reader.uneven):
+        if reader.uneven and self.given is not None and may_lack_member(self.declared, value, reader.uneven):
             return _build_reading("edited", value, tuple(reader.repairs), reason="uneven_commas", position=end)
+        slip = find_doubtful_break(self.compiled_schema(), value, reader.broken) if reader.broken else None
+        if slip is not None:
+            at = reader.broken[slip]
+            return _build_reading("edited", value, tuple(reader.repairs), reason="raw_line_break", position=at)
         return _build_reading("lossless", value, tuple(reader.repairs), canonical=dump)
 
     def read_strict_part(self, text: str, start: int) -> tuple[dict[str, Any], bytes, int] | None:
@@ -227,7 +226,7 @@ class ArgumentGrader:
             text: the text.
             written: the text with its original backslashes, where these may belong to the object alone.
         """
-        other = self.read_repaired(written, "double_encoded") if written is not None else None
+        other = self.read_repaired(_ESCAPED_BREAK(r"\\n", written), "double_encoded") if written is not None else None
         for _ in range(_MAX_ENCODINGS):
             try:
                 value, dump = parse(text, max_depth=self.max_depth, sort=True, equal_duplicates=False)
@@ -243,12 +242,12 @@ class ArgumentGrader:
             text = value
         return refused_reading("not_an_object", 0)
 
-    def read_empty(self) -> Reading:
-        """Read an empty text: an empty object if the schema accepts one."""
+    def read_empty(self, otherwise: str = "empty_arguments") -> Reading:
+        """Read an empty text, or null: an empty object if the schema accepts one, else the refusal `otherwise`."""
         schema = self.compiled_schema()
         if schema is not None and schema.is_valid({}):
             return _build_reading("lossless", {}, ("empty_text",))
-        return refused_reading("empty_arguments", 0)
+        return refused_reading(otherwise, 0)
 
 
 def reading_flaw(reader: LenientReader, start: int, end: int) -> str | None:

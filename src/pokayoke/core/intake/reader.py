@@ -15,7 +15,13 @@ from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import read_double
 
-_NO_VALUE_REASONS = {".": "ellipsis", "…": "ellipsis", "<": "bare_reference", "$": "bare_reference", "{": "unexpected"}
+_NO_VALUE_REASONS = {
+    ".": "ellipsis",
+    "…": "ellipsis",
+    "<": "bare_reference",
+    "$": "bare_reference",
+    "{": "doubled_brace",
+}
 _AFTER_VALUE_REASONS = {
     **dict.fromkeys("}])", "mismatched_closer"),
     **dict.fromkeys(".…", "ellipsis"),
@@ -34,7 +40,7 @@ class LenientReader(Scanner):
         unclosed: True once the text ended after a complete value with open brackets.
         list_comma: offset of a trailing comma in a list, or None.
         commaless: True once a container with members had no trailing comma.
-        uneven: ids of the objects with a surplus comma before their last line, or a missing one before another.
+        uneven: ids of the objects with a surplus comma before a line's end, or a missing one before another line.
     """
 
     __slots__ = ("_depth", "_joined", "_max_depth", "commaless", "list_comma", "unclosed", "uneven")
@@ -63,6 +69,7 @@ class LenientReader(Scanner):
                 before, position = position, self.skip_space(position)
                 sign = text[position : position + 1]
                 if sign == "}":
+                    self._check_last_gap(before, position, follows=bool(members))
                     if comma:
                         self._accept_trailing_comma(members, opened, before, position)
                     self._depth -= 1
@@ -100,9 +107,10 @@ class LenientReader(Scanner):
         while True:
             found = p.ITEM(text, position) if closer == "]" else None
             if found is None:
-                position = self.skip_space(position)
+                before, position = position, self.skip_space(position)
                 sign = text[position : position + 1]
                 if sign == closer:
+                    self._check_last_gap(before, position, follows=False)
                     if comma:
                         self.record_repair("trailing_comma")
                         if closer == "]" or len(items) > 1:  # (1,) is a Python tuple of one
@@ -146,6 +154,20 @@ class LenientReader(Scanner):
         if self._depth > self._max_depth:
             raise TextRefused("too_deep", position)
 
+    def _check_last_gap(self, begin: int, position: int, *, follows: bool) -> None:
+        """Refuse a comment before a closer in the place of a member; one on the line of the last member explains it.
+
+        Args:
+            begin: offset after the last value or comma.
+            position: offset of the closer.
+            follows: True if the comment is in an object, behind a member; a list may always go on.
+        """
+        gap = self.text[begin:position]
+        if ("/" in gap or "#" in gap) and (
+            not follows or p.OWN_LINE(gap) or (self.text[begin - 1] == "," and "\n" not in gap)
+        ):
+            raise TextRefused("comment_holds_data", begin)
+
     def _accept_trailing_comma(self, members: dict[str, Any], opened: int, comma: int, closer: int) -> None:
         """Accept a comma before a closing brace, unless the layout shows a lost member.
 
@@ -158,6 +180,7 @@ class LenientReader(Scanner):
             indent = len(gap) - gap.rfind("\n") - 1
             if gap.count("\n") != 1 or (indent and indent >= len(layout[1])):
                 raise TextRefused("misplaced_comma", closer)
+        if layout is not None or gap.strip():
             self.uneven[id(members)] = members
         self.record_repair("trailing_comma")
 
@@ -214,6 +237,8 @@ class LenientReader(Scanner):
             return ",", position
         start, position = position, self.skip_space(position)
         sign = text[position : position + 1]
+        if sign == closer:
+            self._check_last_gap(start, position, follows=closer == "}")
         if sign in (",", closer):
             return sign, position + 1
         if not sign:

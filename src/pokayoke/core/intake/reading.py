@@ -26,21 +26,21 @@ REPAIRS: dict[str, str] = {
     "byte_order_mark": "a byte order mark before the text was skipped",
     "call_syntax": "the arguments were written as name(key=value)",
     "closed_by_schema": "missing closers at the end were added: the schema admits nothing after the last value",
-    "code_fence": "a code fence around the object was removed",
+    "code_fence": "a code fence around the object, or what is left of one, was removed",
     "comment": "comments between the values were skipped",
     "double_encoded": "the object was written as a JSON string",
     "empty_prefix": "an empty object before the arguments was skipped: the schema does not admit it",
-    "empty_text": "an empty text was read as an empty object: the schema requires no property",
+    "empty_text": "an empty text or null was read as an empty object: the schema requires no property",
     "equal_duplicate": "a key that repeats with an equal value was read once",
     "equal_repeat": "an object written twice with equal values was read once",
     "extra_closer": "one surplus closing brace was skipped: the schema has no place for it",
     "extra_escape": "an unnecessary backslash was dropped",
-    "html_quotes": "quotes written as &quot; were read",
+    "html_quotes": "quotes written as &quot;, &#34; or &#x22; were read",
     "inserted_sign": "one character was inserted: the only one that makes the text parse and fit the schema",
     "inner_quotes": "a pair of unescaped quotes inside a string was kept as part of it",
     "missing_comma": "a comma was added at a line break between a complete value and a quoted key",
     "opened_by_schema": "a missing first brace was added: the schema admits nothing before the first key",
-    "odd_whitespace": "unusual spaces between the values were skipped",
+    "odd_whitespace": "unusual spaces and invisible signs between the values were skipped",
     "plus_sign": "a plus sign before a number was dropped",
     "prose": "sentences around the object were ignored",
     "python_escape": "an escape of Python's string syntax was read",
@@ -67,7 +67,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         grade: `exact` and `lossless` are proven to be the written value; `edited` needed one inserted character
-            and fits the schema; `ambiguous` and `lossy` may never run.
+            and fits the schema, or holds a line break that may be a slip; `ambiguous` and `lossy` may never run.
         value: the arguments for the first three grades, else None.
         readings: for an ambiguous text, its possible values (not always complete); else empty.
         repairs: names of the repairs, from `REPAIRS`, in order.
@@ -195,6 +195,7 @@ _ADVICE = {
     "too_deep": "Send the arguments with less nesting.",
     "too_many_calls": "Send only the calls that are needed now.",
     "several_values": "Send one JSON object per call, and one call for each.",
+    "doubled_brace": "Send the object in one pair of braces.",
     "duplicate_key": "Send each key once.",
     "expression": "Work out the value and send it as a literal, in one strict JSON object.",
     "bare_reference": "Send the value itself, in quotes if it is text, in one strict JSON object.",

@@ -13,6 +13,9 @@ from pokayoke.core.intake.tokens import TextRefused
 _NEAR = 200
 _LONGEST_COMMENT = 500
 """In characters. Each of many brackets before one comment reads it again."""
+_QUOTES = "\"'“”"
+_MOST_WORDS = 2
+"""Words of a comment beside a value that is all it says: `or "y"`, `should be 6`."""
 _OPERAND_STARTS = frozenset("0123456789.(-")
 
 
@@ -22,16 +25,18 @@ class Scanner:
     Attributes:
         text: the text.
         repairs: names of the repairs so far, in order.
+        broken: strings with a raw line break or tab -> their offset.
         comments: texts of the skipped comments, in order.
         dropped: offset of the first backslash that JSON or its readers drop and Python keeps, or None.
     """
 
-    __slots__ = ("comments", "dropped", "repairs", "text")
+    __slots__ = ("broken", "comments", "dropped", "repairs", "text")
 
     def __init__(self, text: str) -> None:
         """Start without repairs."""
         self.text = text
         self.repairs: dict[str, None] = {}
+        self.broken: dict[str, int] = {}
         self.comments: list[str] = []
         self.dropped: int | None = None
 
@@ -61,7 +66,10 @@ class Scanner:
                 piece, position = self._read_escape(position + 1, quote)
             elif sign == quote and self._is_closing_quote(position + 1, key=key):
                 self._check_string(begin, position, key=key)
-                return "".join(parts), position + 1
+                value = "".join(parts)
+                if p.RAW_CONTROL(text, begin, position):
+                    self.broken[value] = begin
+                return value, position + 1
             elif sign == quote:
                 piece, position = self._read_inner_quote(position, quote, key=key)
             else:
@@ -192,25 +200,37 @@ class Scanner:
         if not comment or comment.isspace():
             return
         self.comments.append(comment)
-        if not block and p.BRACKET(comment):  # searched first, as each bracket may lead to this line again
-            raise TextRefused("comment_holds_data", position)
-        if p.OMISSION(comment):
+        if any(dots in comment for dots in p.LEFT_OUT):
             raise TextRefused("ellipsis", position)
-        if p.PLACEHOLDER(comment):
-            raise TextRefused("bare_reference", position)
         said = self.text[max(0, position - _NEAR) : position].rstrip()
         before = said[-1:]
-        divides = not block and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit()  # 5 // 2 is a division
+        # 5 // 2 is a division
+        divides = self.text.startswith("//", position) and comment.lstrip()[:1] in _OPERAND_STARTS and before.isdigit()
         if divides or p.CONTINUED_VALUE(comment):
             raise TextRefused("expression", position)
-        if block and before in ("[", ",", ":") and p.LITERAL(comment):  # in the place of a value
-            raise TextRefused("comment_holds_data", position)
-        rival = p.CORRECTED_VALUE(comment)
-        if rival and p.LAST_SCALAR(said)[0] != rival[1]:  # type: ignore[index]  # always matches, perhaps the empty text
-            raise TextRefused("comment_holds_data", position)
         if (
-            p.OTHER_VALUE(comment)
+            (block and before in ("[", ",", ":") and p.LITERAL(comment))  # in the place of a value
+            or _has_rival(comment, p.LAST_SCALAR(said)[0])  # type: ignore[index]  # always matches, perhaps the empty text
             or comment.count('"') % 2
-            or (p.SWALLOWED_BLOCK if block else p.SWALLOWED_MEMBER)(comment)
+            or (p.SWALLOWED_BLOCK(comment) if block else p.SWALLOWED_MEMBER(p.BRACKETED("_", comment)))
         ):
             raise TextRefused("comment_holds_data", position)
+
+
+def _has_rival(comment: str, scalar: str) -> bool:
+    """Return whether a comment is hardly more than another value of the same kind than the one before it.
+
+    In a longer one a value is only mentioned, as is a quotation between its words.
+    """
+    value = scalar.strip(_QUOTES)
+    kind = _literal_kind(value)
+    if (value == scalar and not kind) or len(p.COMMENT_WORDS(p.COMMENT_LITERAL.sub("", comment))) > _MOST_WORDS:
+        return False
+    literals = [literal.strip(_QUOTES).rstrip(".") for literal in p.COMMENT_LITERAL.findall(comment)]
+    edges = comment.strip().rstrip(".,;!")
+    is_at_edge = bool(kind) or edges[:1] in _QUOTES or edges[-1:] in _QUOTES
+    return is_at_edge and any(_literal_kind(one) == kind and one != value for one in literals)
+
+
+def _literal_kind(literal: str) -> str:
+    return "number" if p.NUMBER(literal) else "word" if literal in p.WORDS else ""

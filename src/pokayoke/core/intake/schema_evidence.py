@@ -7,6 +7,7 @@ Never: claim a proof for a keyword that this module does not understand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from typing import Any, cast
 
@@ -32,6 +33,9 @@ _OPEN_KEYWORDS = frozenset(
         "unevaluatedProperties",
     }
 )
+
+_BOUNDS = frozenset({"const", "enum", "format", "pattern"})
+_BREAK = re.compile(r"[ \t]*\n[ \t]*|\t")
 
 _COMBINING = _OPEN_KEYWORDS - {"not", "patternProperties", "unevaluatedProperties"}
 
@@ -118,6 +122,27 @@ def _may_lack_inside(schema: Any, value: Any, uneven: Container[int]) -> bool:
     if isinstance(value, list):
         return any(_may_lack_inside(node.get("items"), child, uneven) for child in cast(list[object], value))
     return False
+
+
+def find_doubtful_break(
+    schema: Schema | None, value: Any, broken: Container[str], path: tuple[str, ...] = ()
+) -> str | None:
+    """Return a text whose raw line break may be a slip: it has no other white space, or the schema bounds it.
+
+    Args:
+        schema: the schema of the whole value, if known.
+        value: the value at `path`.
+        broken: the texts with a raw line break or tab.
+        path: the steps to the value.
+    """
+    if isinstance(value, str):
+        bounded = schema is not None and any(_BOUNDS & node.keys() for node in facts_at(schema, path).nodes)
+        doubtful = value in broken and (bounded or not any(map(str.isspace, _BREAK.sub("", value))))
+        return value if doubtful else None
+    members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    steps = members.items() if members else enumerate(value if is_array(value) else ())
+    found = (find_doubtful_break(schema, child, broken, (*path, str(step))) for step, child in steps)
+    return next(filter(None, found), None)
 
 
 def is_unquoted_text(schema: Schema, value: dict[str, Any]) -> bool:

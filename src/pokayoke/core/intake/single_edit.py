@@ -22,6 +22,7 @@ from pokayoke.core.schema.schema import Schema
 
 EDITABLE = frozenset(
     {
+        "doubled_brace",
         "extra_closer",
         "inner_quote",
         "line_break_in_key",

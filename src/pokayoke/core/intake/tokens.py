@@ -11,7 +11,10 @@ import re
 
 from pokayoke.core.intake.reading import REFUSALS
 
-_ODD_SPACES = "\x0b\x0c\x85\u00a0\u1680\u180e\u2000-\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+_ODD_SPACES = (
+    "\x0b\x0c\x85\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f\u2060\u2066-\u2069\u3000\ufeff"
+)
+"""Spaces that JSON does not know, and invisible signs, such as those for the direction of writing."""
 NAME = r"[A-Za-z_][\w.-]{0,127}"
 """A tool's name in a call."""
 _PLAIN = r'[^"\\\x00-\x1f]*+'
@@ -75,60 +78,35 @@ WORDS: dict[str, bool | None] = {
 PYTHON_WORDS = frozenset({"True", "False", "None"})
 NOT_FINITE = frozenset({"NaN", "nan", "Infinity", "inf", "Inf", "-Infinity", "-inf", "-NaN", "-nan"})
 
-OMISSION = re.compile(
-    r"\.\.|…|\b(?:omitted|truncated|remaining|etc|elided|snip|skipped|and so on|rest of|the (?:rest|same)|same as"
-    r"|others?|unchanged|(?:as|see|like) (?:before|above)|previous(?:ly)?|existing|keep|repeat(?:s|ed)?"
-    r"|(?:and|\d+) more|usw|weitere|wie oben|omitid[oa]s?|restantes?|resto|omis|ausgelassen)\b"
-    r"|\A\s*+(?:(?:more|plus|rest|remainder)\b"
-    r"|\+ ?\d|(?:\(?same\)?|[x×] ?\d++|\d++ ?[x×])\s*+\Z)|省略|其余|其他|同上|以下同|等等",
-    re.IGNORECASE,
-).search
-"""A comment that marks an omission."""
-PLACEHOLDER = re.compile(
-    r"\b(?:TODO|FIXME|TBD|placeholder|dummy|replace (?:this|with|by|me|it)|fill (?:this )?in"
-    r"|to be (?:filled|determined|replaced)|example (?:value|only)|guess(?:ed)?|made[- ]up|not sure|ask (?:the )?user"
-    r"|(?:do not|don['’]t|never|(?:must|should) not|(?:must|should)n['’]t) (?:use|send|run|call|execute|submit|make)"
-    r"|not (?:yet|final))\b|\A\W*(?:this is |an? )?(?:example|sample|wrong|incorrect)\b|占位|待定|待填|替换",
-    re.IGNORECASE,
-).search
-"""A comment which says that the value next to it is not real."""
-OTHER_VALUE = re.compile(
-    r"\A\W*+(?:(?:or|alternatively|oder|ou|o|或者?|wait|oops|actually|correction|no(?=[,!]))\b"
-    r"|(?:should|must|needs to) (?:be|have been|say|read) (?:[\"'`\d-]|(?-i:[A-Z]))|should have been\b)",
-    re.IGNORECASE,
-).match
-"""A comment that offers another value, or takes back the one next to it."""
-CORRECTED_VALUE = re.compile(
-    r"(?:\b(?:use|really|wants?|corrected:|also|plus|(?:should|must|needs? to|ought to) be|it is|it['’]s"
-    r"|(?:changed?|corrected|set|updated?|replaced?|fix(?:ed)?)(?: it)? (?:to|with|by))"
-    r"|->|=>|→|\A\W*=|\A\W*(?:fix|no|not this)\W)[:\s]*+"
-    r"(\"[^\"]*+\"|'[^']*+'|-?[0-9][0-9.]*+|(?:true|false|null|True|False|None)\b)\W*+(?:(?:instead"
-    r"|please)\b\W*+)?\Z",
-    re.IGNORECASE,
-).search
-"""A comment that ends with the intended value."""
-CONTINUED_VALUE = re.compile(
-    r"\A\s*+(?:[+%]\s*+[\w\"']|(?:[*x×]|times)\s*+[0-9]|\.\w++\()"
-    r"|\A\W*+(?:dozens?|hundreds?|thousands?|millions?|billions?)\W*+\Z|\bin (?:dozens|hundreds|thousands|millions"
-    r"|billions)\b",
-    re.IGNORECASE,
-).search
-"""A comment that continues the value: an operation, or a factor."""
+LEFT_OUT = ("..", "…")
+"""Dots in the place of something that was left out."""
+CONTINUED_VALUE = re.compile(r"\s*+(?:[+%]\s*+[\w\"']|[*x×]\s*+[0-9]|\.\w++\()").match
+"""A comment that continues the value with an operation."""
 LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
 """The text directly before a comment, without the comma."""
-BRACKET = re.compile(r"[{}\[\]]").search
+COMMENT_LITERAL = re.compile(
+    r"(?<![A-Za-z0-9_.(\[{#*/×^-])(?<![*/×^+] )-?[0-9][0-9.]*+(?!\s*[*/×^+])"
+    r"|\b(?:true|false|null|True|False|None)\b|[\"“][^\"“”]*+[\"”]|(?<!\w)'[^']*+'"
+)
+"""A value in a comment. A number after a bracket or a sign (`[1]`, `#2`) points to something, one beside an operator
+explains."""
+COMMENT_WORDS = re.compile(r"\w++").findall
+BRACKETED = re.compile(r"\([^{}\[\]()\"',:]*+\)|\[[^{}\[\]()\"',:]*+\]|\{[^{}\[\]()\"',:]*+\}").sub
+"""A note in brackets inside a comment: no member and no item has this form."""
+OWN_LINE = re.compile(r"\n[ \t\r]*+(?:#|//|/\*).*\n[ \t\r]*+\Z", re.DOTALL).search
+"""A comment on a line of its own before a closer: the place of a member."""
 SWALLOWED_MEMBER = re.compile(
-    r"[\"'`]\s*:|[,\"'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
+    r"[{}\[\]]|[\"'`]\s*:|[,'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search
-"""A line comment that may hold a lost member, as one with a bracket may: a key, a last comma or quote, an indentation,
-a value alone."""
+"""A line comment that may hold a lost member: a bracket, a key, a last comma or quote, an indentation, a value
+alone."""
+RAW_CONTROL = re.compile(r"[\n\t]").search
 SLIPPED_QUOTE = re.compile(r"\A[^\n]*\n[ \t]*\Z|[,:\[\]{}][ \t]*\n[ \t]+\Z").search
 """A string whose quote was before a line end, or before the character and the indentation around one."""
 ELISION_LINE = re.compile(
     r"\n[ \t]*+(?:(?://|#|/\*)[ \t]*+)?"
-    r"(?:\.{3}|…|[\[(<][^\n\])>]{0,40}(?:\.{3}|…|truncated|omitted)[^\n\])>]{0,40}[\])>])"
-    r"[ \t]*+(?:\*/)?[ \t]*+\n",
-    re.IGNORECASE,
+    r"(?:\.{3}|…|[\[(<][^\n\])>]{0,40}(?:\.{3}|…)[^\n\])>]{0,40}[\])>])"
+    r"[ \t]*+(?:\*/)?[ \t]*+\n"
 ).search
 """A line of a string that replaces other lines."""
 RESUMED_FENCE = re.compile(r"\n```[ \t]*+\n\s*+```\w").search
