@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 import pokayoke
+from pokayoke import streams
 from pokayoke.core import policy
 from pokayoke.core.finding_codes import CODES_BY_ROOM
 from pokayoke.core.intake import REFUSALS, REPAIRS
@@ -250,15 +251,18 @@ def entry(name: str, found: Any) -> str:
     return f"## {name}\n\n*values*: {values}\n"
 
 
-REACHED: dict[str, Any] = {"Guard.approvals": Approvals}
-"""What nobody imports, because it is an attribute of something else."""
+REACHED: dict[str, Any] = {
+    "Guard.approvals": Approvals,
+    **{f"streams.{name}": getattr(streams, name) for name in streams.__all__},
+}
+"""What is an attribute of something else, or has a module of its own."""
 
 
 def api_page() -> str:
-    """The page of the public API, from `pokayoke.__all__`."""
+    """The page of the public API, from `pokayoke.__all__` and the modules beside it."""
     found = {**{name: getattr(pokayoke, name) for name in pokayoke.__all__}, **REACHED}
     entries = "\n".join(entry(name, found[name]) for name in sorted(found, key=str.lower))
-    return f"# API\n\n{NOTE}Everything that can be imported from `pokayoke`.\n\n{entries}"
+    return f"# API\n\n{NOTE}Everything that can be imported from `pokayoke`, and its modules for hosts.\n\n{entries}"
 
 
 # ---------------------------------------------------------------- commands

@@ -15,6 +15,7 @@ RANK = {
     "stores": 2,
     "runtime": 3,
     "replay": 2,
+    "streams": 2,
     "adapters": 4,
     "gateway": 4,
     "testing": 4,
@@ -23,7 +24,7 @@ RANK = {
     "cli": 6,
     "__main__": 7,
 }
-SIBLINGS_APART = ({"stores", "replay"}, {"adapters", "gateway", "testing", "dropin"})
+SIBLINGS_APART = ({"stores", "replay", "streams"}, {"adapters", "gateway", "testing", "dropin"})
 
 
 def layer(module: str) -> str:

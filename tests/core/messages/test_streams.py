@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pokayoke.core.intake import is_cut
 from pokayoke.core.messages.replies import read_reply
-from pokayoke.core.messages.streams import AnthropicStream, ChatStream, ResponsesStream
+from pokayoke.streams import AnthropicStream, ChatStream, ResponsesStream
 
 TEXT = st.text(max_size=30)
 VALUES = st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=10), st.lists(st.booleans(), max_size=3)), max_size=4)  # fmt: skip

@@ -20,14 +20,14 @@ CUT_STOP_REASON: Final = "incomplete"
 
 
 class Stream(Protocol):
-    """Assembles one reply."""
+    """Assembles one reply, for any of the providers."""
 
     def add_event(self, event: Any) -> str:
-        """Add the next event; return its text for the user."""
+        """Add the next event, as a dict or an SDK object; return its text for the user, "" if it has none."""
         ...
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the events so far as a whole reply, readable by `read_reply`."""
+        """Return the events so far as a whole reply; while no stop reason has come, its own is `incomplete`."""
         ...
 
 
@@ -75,7 +75,7 @@ class _PlaceIndex:
 
 
 class ChatStream:
-    """Chunks of an OpenAI chat completion."""
+    """Chunks of an OpenAI chat completion, or of a server that speaks like it; only the first choice counts."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -87,7 +87,7 @@ class ChatStream:
         self._usage: Any = None
 
     def add_event(self, event: Any) -> str:
-        """Add a chunk; return its text."""
+        """Add a chunk; return its text for the user, "" if it has none."""
         chunk = to_dict(event)
         self._usage = chunk.get("usage") or self._usage
         said: list[str] = []
@@ -117,7 +117,7 @@ class ChatStream:
         self._calls.setdefault(place, _PartialCall()).add_piece(part)
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the chat completion."""
+        """Return the chat completion so far; without a stop reason its `finish_reason` is `incomplete`."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
@@ -200,7 +200,7 @@ class _PartialCall:
 
 
 class ResponsesStream:
-    """Events of an OpenAI response."""
+    """Events of an OpenAI response, as the Responses API streams them."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -210,7 +210,7 @@ class ResponsesStream:
         self._end: dict[str, Any] | None = None
 
     def add_event(self, event: Any) -> str:
-        """Add an event; return its text."""
+        """Add an event; return its text for the user, "" if it has none."""
         one = to_dict(event)
         kind, index = str(one.get("type")).removeprefix("response."), one.get("output_index")
         if kind in ("completed", "incomplete", "failed"):
@@ -248,7 +248,7 @@ class ResponsesStream:
         return ""
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the response."""
+        """Return the response so far; while it has not ended, its `status` is `incomplete`."""
         if self._end is not None and self._end.get("output"):
             return self._end
         end = self._end or {"status": "incomplete", "incomplete_details": {"reason": CUT_STOP_REASON}}
@@ -267,7 +267,7 @@ _PART_EVENTS: Final = {"output_text": ("output_text", "text"), "refusal": ("refu
 
 
 class AnthropicStream:
-    """Events of an Anthropic message."""
+    """Events of an Anthropic message; the SDK's own helper completes cut arguments, so use this one."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -279,7 +279,7 @@ class AnthropicStream:
         self._usage: dict[str, Any] = {}
 
     def add_event(self, event: Any) -> str:
-        """Add an event; return its text."""
+        """Add an event; return its text for the user, "" if it has none."""
         one = to_dict(event)
         kind, index = one.get("type"), one.get("index")
         if not isinstance(index, int):
@@ -314,7 +314,10 @@ class AnthropicStream:
         return text if isinstance(text, str) else ""
 
     def build_reply(self) -> dict[str, Any]:
-        """Return the message. The input of a call is the received text, or the object of its first event."""
+        """Return the message so far; without a stop reason its `stop_reason` is `incomplete`.
+
+        The input of a call is the received text, or the object of its first event.
+        """
         content: list[dict[str, Any]] = []
         for place in sorted(self._blocks):
             block = dict(self._blocks[place])
