@@ -94,10 +94,10 @@ def test_what_the_schema_declares_may_stand_beside_the_object(text, reason, wrap
         ('{}{"a": 1}', {"type": "object"}, "lossy", "several_values", None),
         *(
             (text, *rest)
-            for text in ("null", ' "null" ', "")
+            for text in (None, "null", ' "null" ', "")
             for rest in (
                 ({"type": "object"}, "lossless", "empty_text", {}),
-                (FLAT, "lossy", "not_an_object" if text else "empty_arguments", None),
+                (FLAT, "lossy", "empty_arguments" if text == "" else "not_an_object", None),
             )
         ),
         ('{\n"a": 1, // alles\n}', FLAT, "edited", "uneven_commas", {"a": 1}),

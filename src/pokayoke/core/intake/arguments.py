@@ -32,7 +32,7 @@ _PLAIN_OPTIONS = (
 
 
 def read_arguments(
-    text: str | bytes | dict[str, Any],
+    text: str | bytes | dict[str, Any] | None,
     *,
     schema: SchemaLike | None = None,
     stop_reason: str | None = None,
@@ -43,7 +43,7 @@ def read_arguments(
 
     Args:
         text: the provider's text; bytes must be UTF-8. A dict that a client has parsed is checked to be plain
-            JSON and copied; any other type is refused.
+            JSON and copied; None counts as the text `null`; any other type is refused.
         schema: the tool's input schema. It never changes a value; it can prove that nothing is missing.
         stop_reason: the provider's stop reason, in any provider's spelling.
         max_chars: maximum length of the text, in characters.
@@ -57,6 +57,8 @@ def read_arguments(
     """
     if is_cut(stop_reason):
         return refused_reading("cut_message")
+    if text is None:
+        text = "null"
     if not isinstance(text, (str, bytes)):
         return copy_arguments(text, max_chars=max_chars, max_depth=max_depth)
     if len(text) > max_chars and (isinstance(text, str) or len(text) > 4 * max_chars):

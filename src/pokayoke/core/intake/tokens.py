@@ -12,7 +12,7 @@ import re
 from pokayoke.core.intake.reading import REFUSALS
 
 _ODD_SPACES = (
-    "\x0b\x0c\x85\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f\u2060\u2066-\u2069\u3000\ufeff"
+    "\x0b\x0c\x85\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u2064\u2066-\u2069\u3000\ufeff"
 )
 """Spaces that JSON does not know, and invisible signs, such as those for the direction of writing."""
 NAME = r"[A-Za-z_][\w.-]{0,127}"
@@ -85,7 +85,7 @@ CONTINUED_VALUE = re.compile(r"\s*+(?:[+%]\s*+[\w\"']|[*x×]\s*+[0-9]|\.\w++\()"
 LAST_SCALAR = re.compile(r"(?:\"[^\"]*+\"|[^\s\",:\[{]*+)(?=,?\Z)").search
 """The text directly before a comment, without the comma."""
 COMMENT_LITERAL = re.compile(
-    r"(?<![A-Za-z0-9_.(\[{#*/×^-])(?<![*/×^+] )-?[0-9][0-9.]*+(?!\s*[*/×^+])"
+    r"(?<![A-Za-z0-9_.(\[{#§*/×^-])(?<![*/×^+] )-?[0-9][0-9.]*+(?!\s*[*/×^+])"
     r"|\b(?:true|false|null|True|False|None)\b|[\"“][^\"“”]*+[\"”]|(?<!\w)'[^']*+'"
 )
 """A value in a comment. A number after a bracket or a sign (`[1]`, `#2`) points to something, one beside an operator
