@@ -53,7 +53,7 @@ def find_calls(text: str, tools: Tools, known: Surroundings, *, max_depth: int) 
         CallGroup(span[0], span[1], tuple(calls), span[0] in finder.named)
         for span, calls in groupby(finder.calls, key=lambda call: call.span)
     ]
-    calls = judge_places(text, found, finder.passed_over, known)
+    calls = judge_places(text, found, finder.passed_over, known._replace(tools=finder.known))
     return Calls(calls=calls, rest=_text_around_calls(text, [call.span for call in calls]))
 
 
@@ -173,11 +173,14 @@ class _CallFinder:
     def _find_arguments_end(self, begin: int) -> int:
         """Return the end tag of the arguments, outside of their strings."""
         reader = LenientReader(self.text, max_depth=self.max_depth)
+        value = reader.skip_space(begin)
+        is_word = self.text[value : value + 1].isalpha()  # no value, and to look for its quote takes long
         try:
-            value = reader.skip_space(begin)
-            whole = reader.read_value(value)[1] if value < len(self.text) else value
+            whole = reader.read_value(value)[1] if value < len(self.text) and not is_word else value
         except TextRefused as refusal:
             self._mark_misquoted(refusal)
+            is_word = True
+        if is_word:
             return self._find_outside_quotes(begin, begin, m.HEADER_END, m.HEADER)
         return min(self._find_next(m.HEADER_END, whole), self._find_next(m.HEADER, whole))
 

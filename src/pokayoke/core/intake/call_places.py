@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pokayoke.core.contract.names import fold_name
 from pokayoke.core.intake.framings import BARE, CLOSES, NAME_MEMBER, OPENS, OTHERS, OWN_TURN, STRAY
 from pokayoke.core.intake.reading import ReadCall, Reading, refused_reading
 
@@ -72,11 +73,13 @@ class Surroundings(NamedTuple):
         has_own_form: True if unmarked calls have the form that the host named for its model.
         has_native_calls: True once the model has made a native call.
         read_texts: texts that the model has read.
+        tools: names of the offered tools, if known: an unmarked form beside words that names none of them is data.
     """
 
     has_own_form: bool = False
     has_native_calls: bool = False
     read_texts: Iterable[str] = ()
+    tools: Iterable[str] | None = None
 
 
 def judge_places(
@@ -107,6 +110,8 @@ def judge_places(
             is_own = walk.places[at].is_framed or known.has_own_form
             is_act = walk.places[at].line.begins and not behind if is_own else not walk.words
             reason = "" if is_act else "beside_text"
+            if reason and not is_own and not _names_tool(group, known.tools):
+                continue
         calls += [_with_reason(call, reason) for call in group.calls]
     if walk.unread is not None:
         named = NAME_MEMBER.search(text, walk.unread, walk.unread + _NEAR)
@@ -114,6 +119,14 @@ def judge_places(
         reading = refused_reading("unread_call", walk.unread)
         calls.append(ReadCall(name=named[1] if named else "", reading=reading, span=(walk.unread, end)))
     return tuple(sorted(calls, key=lambda call: call.span))
+
+
+def _names_tool(group: CallGroup, tools: Iterable[str] | None) -> bool:
+    """Return whether a call names an offered tool, in any spelling, or nobody knows which there are."""
+    if tools is None:
+        return True
+    called = [fold_name(call.name) for call in group.calls]
+    return any(name.endswith(fold_name(tool)) for tool in tools for name in called)
 
 
 def _with_reason(call: ReadCall, reason: str) -> ReadCall:
@@ -172,7 +185,8 @@ class _PlaceWalk:
         self._open: dict[str, bool] = {}
         self._line_start = 0
         self._has_begun = True
-        self._mark: tuple[Piece, _Line] | None = None
+        self._mark: _Line | None = None
+        self._mark_start: int | None = None
         self._frame: _Place | None = None
         self._fence: list[int] | None = None
         self._fence_has_words = False
@@ -223,7 +237,7 @@ class _PlaceWalk:
 
     def _read_quotes(self, start: int, end: int) -> None:
         for sign in _QUOTES(self.text, start, end):
-            kind = _QUOTE_KINDS[sign[0]]
+            kind = _QUOTE_KINDS[sign[0][0]]
             self._open[kind] = not self._open.get(kind, False)
 
     def _current_line(self, piece: Piece) -> _Line:
@@ -244,22 +258,21 @@ class _PlaceWalk:
         elif self._frame is not None:
             line = line._replace(begins=self._frame.line.begins)
         if self._mark is None:
-            self._mark = piece, line
+            is_outside = not line.is_shown and self._depth == 0 and self._fence is None
+            self._mark = line
+            self._mark_start = piece.start if piece.kind != "open" and line.begins and is_outside else None
         self._has_begun = False
 
     def _lose_mark(self) -> None:
         """Report a mark without a call behind it, if it begins a line outside of quotations, tags and code."""
         if self._mark is not None and self.unread is None:
-            mark, line = self._mark
-            is_outside = not line.is_shown and self._depth == 0 and self._fence is None
-            if mark.kind != "open" and line.begins and is_outside:
-                self.unread = mark.start
+            self.unread = self._mark_start
         self._mark = None
 
     def _place_call(self, at: int, piece: Piece) -> None:
         group = self.groups[piece.start]
         if self._mark is not None:
-            place = _Place(self._mark[1], is_framed=True, depth=self._depth)
+            place = _Place(self._mark, is_framed=True, depth=self._depth)
         elif self._frame is not None:
             place = _Place(self._frame.line, is_framed=group.is_named or self._frame.is_framed, depth=self._depth)
         else:

@@ -81,7 +81,7 @@ FRAMINGS = (
     ),
     Framing(
         "Harmony",
-        r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>\s*\w{1,20}\s+)?to=(?:functions\.)?NAME"
+        r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>\s*\w{1,20}\s+)?to=(?:functions\.)?NAME(?![\w.-])"
         r"[^{<\n]{0,80}(?:<\|(?:channel|constrain)\|>[^{<\n]{0,40}){0,3}<\|message\|>",
         r"<\|call\|>|<\|end\|>|<\|return\|>",
         r"to=functions\.",
