@@ -153,13 +153,18 @@ def items_as_text(args, schema, rng):
     return _with(args, _pick(args, rng, test), lambda value: list(map(json.dumps, value)))
 
 
-@kind("provable")
-def null_for_absent(args, schema, rng):
-    optional = [name for name in args if name not in schema.get("required", [])]
+def _nothing(args, schema, rng, words):
+    """A field that may be absent, with something else than a text, holds a word for nothing."""
+    optional = [name for name in args if name not in schema.get("required", []) and not isinstance(args[name], str)]
     if not optional:
         return None
     name = rng.choice(optional)
-    return {key: value for key, value in args.items() if key != name}, {**args, name: None}
+    return {key: value for key, value in args.items() if key != name}, {**args, name: rng.choice(words)}
+
+
+@kind("provable")
+def null_for_absent(args, schema, rng):
+    return _nothing(args, schema, rng, [None])
 
 
 @kind("provable")
@@ -243,6 +248,11 @@ def number_for_text(args, schema, rng):
 
 
 @kind("likely")
+def word_for_absent(args, schema, rng):
+    return _nothing(args, schema, rng, ["", "null", "None", "none"])
+
+
+@kind("likely")
 def single_phrase_bare(args, schema, rng):
     def test(value):
         return isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and " " in value[0]
@@ -304,7 +314,7 @@ def two_numbers(args, schema, rng):
 
 @kind("lost")
 def number_in_words(args, schema, rng):
-    return _with(args, _pick(args, rng, _is_number), lambda value: rng.choice(["a few", "about 5", "two", "N/A", ""]))
+    return _with(args, _pick(args, rng, _is_number), lambda value: rng.choice(["a few", "about 5", "two", "N/A", "-"]))
 
 
 @kind("lost")

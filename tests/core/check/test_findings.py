@@ -285,3 +285,32 @@ def test_places_are_remembered_within_bounds():
     assert check_value({"a": 3}, schema) == first
     assert len(schema.places) <= 500
     assert all(len(step) < 200 for _, path in schema.places for step in path)
+
+
+def test_a_wrong_tag_names_the_choices_of_all_variants():
+    """A tag that no variant has is answered with the tags of all; what one variant lacks is said with its doubt."""
+    variants = [
+        {"type": "object", "properties": {"k": {"const": k}, n: {"type": "number"}}, "required": ["k", n]}
+        for k, n in (("circle", "r"), ("rect", "w"), ("rect", "h"))
+    ]
+    schema = compile_schema({"properties": {"s": {"oneOf": variants}}})
+    tag, missing = check_value({"s": {"k": "tri"}}, schema)
+    assert tag.hint == 'Send `s.k` as one of "circle", "rect".'
+    assert (missing.at, missing.hint.endswith("Or fit another variant that is allowed there.")) == ("/s/r", True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"file_path": "/x"}, "`file_path` is no field here: if you meant `path`"),
+        ({"a": 1, "b": 2}, "`a`, `b` are no fields here"),
+        ({"mode": "r"}, None),
+        (dict.fromkeys("abcd", 1), None),
+    ],
+)
+def test_a_missing_field_names_what_was_sent_in_its_place(sent, words):
+    """Few unknown names beside a missing field are named, in an open schema too; declared ones are not."""
+    schema = compile_schema({"properties": {"path": {"type": "string"}, "mode": {}}, "required": ["path"]})
+    (finding,) = check_value(sent, schema)
+    assert finding.code == "missing_field"
+    assert words in finding.hint if words else "here" not in finding.hint

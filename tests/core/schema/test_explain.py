@@ -39,11 +39,11 @@ from pokayoke.core.schema.schema import compile_schema
         ({"prefixItems": [True], "items": False}, [1, 2], ("/1", "false", "nothing here", "2", {})),
         ({"additionalProperties": {"type": "null"}}, {"a": 1}, ("/a", "type", "null", "1", {"types": ["null"]})),
         ({"patternProperties": {"^a": {"type": "null"}}}, {"a": 1, "b": 1}, ("/a", "type", "null", "1", {"types": ["null"]})),
-        ({"required": ["a"]}, {"b": 1}, ("", "required", 'the property "a"', '["b"]', {"missing": "a", "allowed": []})),
+        ({"required": ["a"]}, {"b": 1}, ("", "required", 'the property "a"', '["b"]', {"missing": "a", "allowed": [], "sent": ["b"]})),
         ({"dependentRequired": {"a": ["b"]}}, {"a": 1},
-         ("", "required", 'the property "b"', '["a"]', {"missing": "b", "allowed": []})),
+         ("", "required", 'the property "b"', '["a"]', {"missing": "b", "allowed": [], "sent": ["a"]})),
         ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1},
-         ("", "required", 'the property "b"', '["a"]', {"missing": "b", "allowed": []})),
+         ("", "required", 'the property "b"', '["a"]', {"missing": "b", "allowed": [], "sent": ["a"]})),
         ({"additionalProperties": False}, {"a": 1},
          ("", "additionalProperties", "no property", '["a"]', {"unexpected": ["a"], "allowed": []})),
         ({"properties": {"a": {}}, "patternProperties": {"^x": {}}, "additionalProperties": False}, {"xa": 1, "b": 2},
@@ -108,7 +108,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_schema():
     problems = compile_schema(CLOSED).find_problems({"size": 0, "nmae": "x"})
     assert [(p.keyword, p.at, p.data) for p in problems] == [
         ("minimum", "/size", {"limit": 1}),
-        ("required", "", {"missing": "name", "allowed": ["name", "size"]}),
+        ("required", "", {"missing": "name", "allowed": ["name", "size"], "sent": ["size", "nmae"]}),
         ("additionalProperties", "", {"unexpected": ["nmae"], "allowed": ["name", "size"]}),
     ]
     assert problems[0].schema == CLOSED["properties"]["size"]
@@ -166,8 +166,10 @@ def test_the_branch_that_comes_closest_explains_a_union():
     schema = compile_schema({"properties": {"shape": {"oneOf": [*variants, {"type": "null"}]}}})
     (problem,) = schema.find_problems({"shape": {"kind": "square", "n": "x"}})
     assert (problem.at, problem.data["variant"], problem.data["tied"]) == ("/shape/n", 1, False)
-    drawn = schema.find_problems({"shape": {"kind": "line", "n": 1}})
-    assert all(p.data["tied"] for p in drawn)
+    tag, missing = schema.find_problems({"shape": {"kind": "line"}})
+    assert (tag.at, tag.data["allowed"], tag.data["tied"]) == ("/shape/kind", ["circle", "square"], False)
+    assert tag.message == '/shape/kind: expected one of "circle", "square", got "line"'
+    assert missing.data["tied"], "what else is wrong depends on the variant"
     inner = compile_schema({"anyOf": [{"properties": {"a": {"anyOf": [{"minimum": 5}, {"maximum": -5}]}}}]})
     (problem,) = inner.find_problems({"a": 0})
     assert problem.data["tied"], "a draw inside stays a draw outside"

@@ -65,6 +65,7 @@ _ROOT = "arguments"
 """The name of the whole value in hints, unless it is an output."""
 _MAX_HINT = 590
 _MAX_NAMES = 20
+_MAX_MISTAKEN = 3
 
 
 class Issue(msgspec.Struct, frozen=True, gc=False):
@@ -183,11 +184,24 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
         if code == "missing_field":
             message = f"{at}: required, but absent"
     tied = problem.data.get("tied")
-    if suggestion or tied:
-        other = " Or fit another variant that is allowed there." if tied else ""
+    other = " Or fit another variant that is allowed there." if tied else ""
+    if code == "missing_field" and not suggestion:
+        other = f"{_mistaken_names_text(issue, schema, root)}{other}"
+    if suggestion or other:
         hint = _clip_hint(f"{suggestion} {hint}{other}".lstrip())
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
     return Finding(code=code, at=at, message=message, hint=hint, data=data)
+
+
+def _mistaken_names_text(issue: Issue, schema: Schema, root: str) -> str:
+    """Return which unknown fields the model may have sent in the place of a missing one, as a sentence."""
+    known = facts_at(schema, issue.path[:-1]).properties
+    unknown = [name for name in issue.problem.data.get("sent", ()) if name not in known]
+    if not 0 < len(unknown) <= _MAX_MISTAKEN:
+        return ""
+    verb = "is no field" if len(unknown) == 1 else "are no fields"
+    name = to_field_path(issue.path, root)
+    return f" {_quote_names(unknown)} {verb} here: if you meant `{name}`, send that value under its name."
 
 
 def clarification_question(schema: Schema, doubtful: Sequence[Path] = ()) -> str:

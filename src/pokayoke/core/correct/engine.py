@@ -18,7 +18,7 @@ from pokayoke.core.call import Correction, CorrectionKind, Finding
 from pokayoke.core.check.findings import Issue, describe_issue, find_issues
 from pokayoke.core.contract.correctors import Correctors
 from pokayoke.core.correct.field_names import MAX_UNKNOWN, NEAR_KEYWORD, misspelt_fields, nearest_field
-from pokayoke.core.correct.proposals import LIST_RULE, Proposal, propose_values, read_object
+from pokayoke.core.correct.proposals import LIST_RULE, Proposal, is_word_for_nothing, propose_values, read_object
 from pokayoke.core.json.pointer import (
     Path,
     get_at,
@@ -51,6 +51,8 @@ MAX_STEPS = 100_000
 _ORDER: tuple[CorrectionKind, ...] = ("equivalent", "declared", "likely")
 _NAME_CODES = frozenset({"missing_field", "unknown_field"})
 _VALUE_CODES = frozenset({"wrong_type", "not_in_enum", "bad_format", "schema_mismatch"})
+_TEXT_CODES = frozenset({"bad_pattern", "too_short"})
+"""Codes of texts that nothing corrects, but that may be a word for nothing."""
 _ENVELOPES = frozenset({"arguments", "args", "input", "parameters", "params", "kwargs", "tool_input"})
 _ROOT = "arguments"
 _MAX_SHOWN = 120
@@ -283,11 +285,12 @@ class CorrectionRun:
         """Return the steps that the rules propose for an issue."""
         if issue.code in _NAME_CODES:
             return list(self._rename_steps(issue))
-        if issue.code not in _VALUE_CODES:
+        if issue.code not in _VALUE_CODES and issue.code not in _TEXT_CODES:
             return []
         value = get_at(self.value, issue.path)
-        steps = list(self._omit_null(issue.path)) if value is None and issue.path else []
-        steps.extend(self._spelling_steps(self.value, issue.path, value))
+        steps = list(self._omit_nothing(issue.path, value)) if issue.path and is_word_for_nothing(value) else []
+        if issue.code in _VALUE_CODES:
+            steps.extend(self._spelling_steps(self.value, issue.path, value))
         return steps
 
     def _declared_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
@@ -308,14 +311,18 @@ class CorrectionRun:
         """Return whether a rule would wrap an item of a list into a list: its list may lack another level instead."""
         return rule == LIST_RULE and isinstance(get_at(self.value, path[:-1]), list)
 
-    def _omit_null(self, path: Path) -> Iterator[CorrectionStep]:
-        """Yield the step that leaves out an optional property which is null where null is not allowed."""
+    def _omit_nothing(self, path: Path, value: Any) -> Iterator[CorrectionStep]:
+        """Yield the step that leaves out an optional property whose value says that there is none.
+
+        That is null, or a word for it; a word is *likely*, because the model may have meant it as a text.
+        """
         parent = facts_at(self._schema, path[:-1])
         holder = get_at(self.value, path[:-1])
         if isinstance(holder, dict) and path[-1] in parent.properties and path[-1] not in parent.required:
-            correction = Correction(to_pointer(path), "absent_from_null", None, None)
+            kind: CorrectionKind = "equivalent" if value is None else "likely"
+            correction = Correction(to_pointer(path), "absent_from_null", value, None, kind)
             suggestion = f"Leave `{to_field_path(path, _ROOT)}` out if it has no value."
-            yield CorrectionStep(without_field(self.value, path), path, (correction,), "equivalent", suggestion)
+            yield CorrectionStep(without_field(self.value, path), path, (correction,), kind, suggestion)
 
     def _rename_steps(self, issue: Issue) -> Iterator[CorrectionStep]:
         """Yield the steps that rename a field, if one wrong name matches one field and no other does."""

@@ -23,8 +23,9 @@ What the rules read and refuse:
 ``'"5"'``              5: one pair of quotes around the text is one too many
 ``"in progress"``      in_progress where that is the only choice but for case and what separates words
 ``"['a', 1]"``         the list: JSON text, also in Python's spelling of strings and words
-``"a, b"`` for a list  refused: one item or two. Text with a blank ("New York") is *likely* one item
-``"none"`` for a list  refused: one item, or nothing at all (null where null is allowed is read as above)
+``"a, b"`` for a list  refused: one item or two (also ``;``, ``|``, line breaks, foreign marks such as ``、``)
+``"/a/b"`` for a list  one item, as a word is. A blank or an odd sign ("New York", "a/b") makes it *likely*
+``"none"`` for a list  left out where it may be absent, *likely*; else refused: one item, or nothing at all
 ``{…}`` for a list     one item only if the items' fields are declared and these are they
 ``["a", 1]`` for rows   refused: a row for each of them, or one row
 ``12`` for a string    *likely* "12": the digits are right, leading zeros may have been lost
@@ -63,9 +64,11 @@ _QUOTED = re.compile(r"\"([^\"'\\]+)\"|'([^\"'\\]+)'")
 _PYTHON = frozenset({"python_word", "single_quotes"})
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?P<decimals>\.[0-9]+)?(?P<power>[eE][+-]?[0-9]+)?", re.ASCII)
-_SEPARATORS = re.compile(
-    r"[,;|/\\\n\r\t&+、，；・•→⇒]|[-=]>| (?:and|or|und|oder|et|ou|y|o|e|to|bis) | - |\.\.", re.IGNORECASE
-)
+_SEPARATORS = re.compile(r"[,;|\n\r]")
+_DOUBTFUL = re.compile(r"[\s/\\&+→⇒]|[-=]>|\.\.")
+"""What may separate items, or be a part of one."""
+_ONE_PATH = re.compile(r"(?:(?:~|\.{1,2})?/|[A-Za-z]:\\|[A-Za-z][A-Za-z0-9+.\-]*://)(?!.*://)[^\s&+→⇒]+")
+"""A path from a root, or one URL: its slashes separate no items."""
 _DATE = re.compile(
     r"(?P<y>[0-9]{4})(?:(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<d>[0-9]{1,2})|(?P<m2>[0-9]{2})(?P<d2>[0-9]{2}))"
 )
@@ -114,6 +117,11 @@ def propose_values(value: Any, facts: SchemaFacts, schema: Schema, *, nested: bo
             yield from _propose_reshaped(items[0], facts, schema, "value_from_single_item", _keep_value)
     elif "array" in facts.types and value is not None:
         yield from _propose_list(value, item_facts(schema, facts), schema)
+
+
+def is_word_for_nothing(value: Any) -> bool:
+    """Return whether a value is null, or a text that programs write for it, such as `None`, or an empty one."""
+    return value is None or (isinstance(value, str) and value.strip().lower() in _NULL_WORDS)
 
 
 def read_object(value: Any) -> dict[str, Any] | None:
@@ -230,13 +238,13 @@ def _propose_list(value: Any, inner: SchemaFacts, schema: Schema) -> Iterator[Pr
         if plain in inner.choices:
             kind = "equivalent"
         elif (
-            plain.lower() in _NULL_WORDS
+            is_word_for_nothing(plain)
             or plain[0] in "[{\"'("
             or _SEPARATORS.search(plain)
             or any(map(_is_foreign_mark, plain))
         ):
             return
-        elif any(map(str.isspace, plain)):
+        elif _DOUBTFUL.search(plain) and not _ONE_PATH.fullmatch(plain):
             kind = "likely"
     elif isinstance(value, dict) and not _is_one_item(cast(dict[str, Any], value), inner):
         return

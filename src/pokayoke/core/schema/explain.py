@@ -12,14 +12,14 @@ The validator checks single keywords, so both agree on their meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from pokayoke.core.json.pointer import pointer_step
-from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.json.pointer import get_at, parse_pointer, pointer_step
+from pokayoke.core.json.values import equal_json, is_array, is_object
 from pokayoke.core.schema.index import ExplanationCache, Field, Part, SchemaMap
 from pokayoke.core.schema.problems import (
     BOUNDS,
@@ -175,7 +175,7 @@ def _missing_problem(place: _KeywordCheck, name: str) -> SchemaProblem:
         "required",
         f"the property {short_json(name)}",
         list(place.value),
-        {"missing": name, "allowed": list(place.node.get("properties", {}))},
+        {"missing": name, "allowed": list(place.node.get("properties", {})), "sent": list(place.value)[:MAX_PROBLEMS]},
         place.node,
     )
 
@@ -351,19 +351,42 @@ def _explain_union(run: Explainer, place: _KeywordCheck) -> Problems:
     if distances[best][0]:
         yield _no_branch_problem(place, [problem for found in branches for problem in found if problem.at == place.at])
         return
-    tied = distances.count(distances[best]) > 1
+    tags = {problem.at: problem for problem in branches[best] if _is_tag(problem, place.at)}
+    rivals = {
+        at: [one for found in branches for one in found if one.at == at and _is_tag(one, place.at)] for at in tags
+    }
+    tied = distances.count(distances[best]) > 1 or any(len(alike) > 1 for alike in rivals.values())
     for problem in branches[best]:
         data = {"variant": best, "variants": len(branches), **problem.data}
         data["tied"] = tied or bool(problem.data.get("tied"))
-        yield msgspec.structs.replace(problem, data=data)
+        alike = rivals.get(problem.at, ())
+        yield msgspec.structs.replace(problem, data=data) if len(alike) < 2 else _tag_problem(place, alike, data)  # noqa: PLR2004 - one more than the own
+
+
+def _is_tag(problem: SchemaProblem, at: str) -> bool:
+    """Return whether a property of the value at a place is none of the choices of its branch."""
+    return problem.keyword in ("enum", "const") and problem.at.count("/") == at.count("/") + 1
+
+
+def _tag_problem(place: _KeywordCheck, alike: Sequence[SchemaProblem], data: dict[str, Any]) -> SchemaProblem:
+    """Return the problem of a property that chooses the branch, with the choices of all branches.
+
+    Its subschema is the whole union: no branch alone says what is allowed.
+    """
+    allowed: list[Any] = []
+    for choice in (choice for problem in alike for choice in problem.data["allowed"]):
+        if not any(equal_json(choice, other) for other in allowed):
+            allowed.append(choice)
+    at = alike[0].at
+    value = get_at(place.value, parse_pointer(at[len(place.at) :]))
+    expected, more = describe_assertion("enum", allowed, {})
+    return build_problem(at, "enum", expected, value, {**data, **more, "tied": False}, place.node)
 
 
 def _branch_distance(found: list[SchemaProblem], at: str) -> tuple[int, int, int]:
     """Return how far a branch is from fitting: another kind of value, another variant, or small errors."""
     kinds = sum(problem.at == at and problem.keyword in ("type", "enum", "const", "false") for problem in found)
-    below = at.count("/") + 1
-    tags = sum(problem.keyword in ("enum", "const") and problem.at.count("/") == below for problem in found)
-    return kinds, tags, len(found)
+    return kinds, sum(_is_tag(problem, at) for problem in found), len(found)
 
 
 def _no_branch_problem(place: _KeywordCheck, problems: list[SchemaProblem]) -> SchemaProblem:

@@ -33,7 +33,8 @@ class SchemaProblem(msgspec.Struct, frozen=True):
         expected: the expectation of the schema in words, shortened.
         got: the value as short JSON text.
         message: one sentence with all of these.
-        data: JSON values for later rooms. `missing`: the name of an absent required property. `unexpected`: names
+        data: JSON values for later rooms. `missing`: the name of an absent required property, and `sent`: the names
+            of the present ones. `unexpected`: names
             that are not allowed. `allowed`: the names (required, unexpected) or values (enum, const) that are.
             `types`: the expected types. `limit`: the bound that was missed. `pattern`, `format`: the form of the
             text. Inside a union also `variant` (index of the explained branch), `variants` (their number) and `tied`
