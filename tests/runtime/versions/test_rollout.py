@@ -338,6 +338,35 @@ def test_a_version_may_have_code_of_its_own(tmp_path):
         shop.guard(only)
 
 
+def test_each_version_from_a_schema_runs_its_own_handler(tmp_path):
+    """A canary runs the new code, and an open run keeps the old code after the promotion; nothing is mixed up."""
+    shop = Shop(tmp_path)
+    free = {"output_schema": {}}
+    shop.lock(entry(**free), entry("2", **free), entry("3", **free))
+
+    def made(version):
+        return pokayoke.Contract.from_schema(
+            "get", obj(["key"], key=S), version=version, effect="read", handler=lambda key: {"code of": version}
+        )
+
+    def ran(run, ident):
+        outcome = run.call(ask(ident))
+        return outcome.contract, outcome.value["code of"]
+
+    guard = shop.guard(made("2"), made("1"))
+    old = guard.run("old")
+    assert ran(old, "a") == ("get@1", "1")
+    shop.canary()
+    new = guard.run("new")
+    assert ran(new, "a") == ("get@2", "2")
+    shop.promote()
+    assert ran(old, "b") == ("get@1", "1")
+    assert ran(guard.run("newer"), "b") == ("get@2", "2")
+    assert guard.rollout.edition.contracts["get@3"].handler("k") == {"code of": "2"}  # none of its own: the stable one
+    with pytest.raises(ContractError, match=r"get@4 is defined in code, and .* does not know that version"):
+        shop.guard(made("1"), made("4"))
+
+
 def other(key: str):
     """A tool that the lock does not know."""
     return {"key": key, "total": 1}

@@ -105,7 +105,8 @@ class _ContractFiles:
     def versions_of(self, name: str, own: Sequence[Contract], entry: ToolLock) -> dict[str, Contract]:
         """Return every version of a tool by id; one that no new run gets may be missing."""
         for contract in own:
-            if contract.defined_in_code and contract.version not in entry.versions:
+            # One of several versions has code of its own, which no other version may run under its name.
+            if (contract.defined_in_code or len(own) > 1) and contract.version not in entry.versions:
                 raise ContractError(
                     f"{contract.id} is defined in code, and {self._path} does not know that version. Lock it: {_HOW}"
                 )
@@ -133,7 +134,7 @@ class _ContractFiles:
             )
         if promise_digest(written.contract) != locked.digest:
             raise ContractError(_DRIFT.format(id=ident, source=locked.source, lock=self._path))
-        base = next((one for one in own if one.version == entry.stable), own[0])
+        base = _code_for(version, own, entry)
         try:
             return _check_handler_fits(overlay_contract(base, written.fields))
         except ContractError as error:
@@ -156,6 +157,15 @@ class _ContractFiles:
         if ":" in source and not file.exists():
             raise ContractError(f"{source} holds it in code, and this guard was not given that version")
         return read_contracts(file, name=source)
+
+
+def _code_for(version: str, own: Sequence[Contract], entry: ToolLock) -> Contract:
+    """Return the contract whose code runs a version: that of the same version, else of the stable one, else the first.
+
+    A contract without a handler runs what the caller hands over, so it is no code that could be the wrong one.
+    """
+    by_version = {one.version: one for one in own}
+    return by_version.get(version) or by_version.get(entry.stable or "") or own[0]
 
 
 def overlay_contract(base: Contract, fields: Mapping[str, Any]) -> Contract:
