@@ -236,6 +236,21 @@ def test_every_format_gives_the_same_calls(kind, file):
     assert found[1].output == ("Error: no" if kind != "trace" else UNSET)
 
 
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_one_record_of_another_format_does_not_decide(at, file):
+    """Most records decide the format, wherever the other one stands; among equally many the first one does."""
+    records = [OPENAI] * 3
+    records.insert(at, ANTHROPIC)
+    with Source(file(records)) as source:
+        assert source.kind.format == "openai-chat"
+        found = list(source.read_recordings())
+    assert [type(one) for one in found].count(UnreadRecord) == 1
+    assert len(found) == 7
+    for first, second, name in ((OPENAI, ANTHROPIC, "openai-chat"), (ANTHROPIC, OPENAI, "anthropic")):
+        with Source(file([first, second])) as source:
+            assert source.kind.format == name
+
+
 def test_the_dumped_form_of_langchain(file):
     """LangChain's constructor form is read like its dictionary form."""
     assert [one.output for one in reads(file([LANGCHAIN_DUMPED]))] == ["sent", "Error: no"]

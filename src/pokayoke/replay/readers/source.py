@@ -152,18 +152,19 @@ class Source:
             **{name: make() for name, make in READERS.items()},
             "plain": JsonLinesReader(fields),
         }
-        looks: dict[FormatName, int] = {
-            name: max(_match_strength(reader, value) for value in sample) for name, reader in readers.items()
+        looks: dict[FormatName, list[int]] = {
+            name: [_match_strength(reader, value) for value in sample] for name, reader in readers.items()
         }
-        proven = [name for name, strength in looks.items() if strength == _PROOF]
+        proven = [name for name, strengths in looks.items() if _PROOF in strengths]
+        level = _PROOF if proven else 1
+        fitting = [name for name, strengths in looks.items() if level in strengths]
         if claimed is None:
-            for name, strength in looks.items():
-                if strength and (strength == _PROOF or not proven):
-                    return name
+            if fitting:  # most records decide, then the first one, then the order of the table
+                return max(fitting, key=lambda name: (looks[name].count(level), -looks[name].index(level)))
             raise ConfigurationError(
                 f"{self.name}: no known kind of recording. {_describe_record(sample[0])} {_ADVICE}"
             )
-        if looks[claimed] == _PROOF or (looks[claimed] and not proven):
+        if claimed in fitting:
             return claimed
         other = f"It looks like {proven[0]}." if proven else _describe_record(sample[0])
         missing = f" {_ADVICE}" if claimed == "plain" else ""
