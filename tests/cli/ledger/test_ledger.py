@@ -121,6 +121,25 @@ def test_effects_are_listed_and_filtered(shell, ledger):
     assert "timeout" in text
 
 
+def test_what_a_list_leaves_out_is_said_and_is_never_the_oldest_doubt(shell, ledger):
+    """All doubts are listed, the oldest first; whatever a limit leaves out is counted on stderr, also with --json."""
+    now = time.time()
+    for number in range(101):
+        wrote(ledger, f"{number:03}" + "d" * 61, "in_doubt", at=now - number)
+    for words in ((), ("--json",)):
+        done = shell("ledger", "list", *words)
+        assert "1 more effect not shown: --limit 0 lists all" in done.stderr
+        done = shell("ledger", "list", "--in-doubt", "--limit", "3", *words)
+        assert "98 more effects not shown" in done.stderr
+        done = shell("ledger", "list", "--limit", "0", *words)
+        assert "not shown" not in done.stderr
+    done = shell("ledger", "list", "--in-doubt", "--json")
+    assert [one["key"][:3] for one in json_lines(done)] == [f"{number:03}" for number in range(100, -1, -1)]
+    assert "not shown" not in done.stderr
+    first = json_lines(shell("ledger", "list", "--in-doubt", "--json", "--limit", "1"))
+    assert [one["key"][:3] for one in first] == ["100"]
+
+
 def test_nothing_in_doubt_is_exit_code_0(shell, ledger):
     """A clean ledger is clean, and stdout stays empty."""
     wrote(ledger, "0" * 64)

@@ -45,6 +45,7 @@ from pokayoke.stores.values import RecordQuery
 _HEX: Final = frozenset("0123456789abcdef")
 _KEY_LENGTH: Final = 64
 _MIN_AGE: Final = 30 * 86_400.0
+_SHOWN: Final = 100
 _MARKS: Final = {"completed": "ok", "in_doubt": "bad", "failed_final": "bad", "failed_retriable": "note"}
 
 app = typer.Typer(
@@ -106,10 +107,12 @@ def list_effects(
     run: Annotated[str | None, typer.Option(help="Only effects of this run.")] = None,
     state: Annotated[str | None, typer.Option(help="Only this state, such as completed.")] = None,
     since: Annotated[str | None, typer.Option(help="Claimed since: 2h, 7d, or 2026-11-21T08:00.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="How many, the latest first; 0 for all, by key.")] = 100,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="How many; 0 for all. 100 by default, with --in-doubt all.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List effects, the latest first.
+    """List effects, the latest first; with --in-doubt the oldest first.
 
     pokayoke ledger list --in-doubt
 
@@ -125,12 +128,24 @@ def list_effects(
         since=parse_time(since, "--since", moment_now),
     )
     with open_store_option(store) as ledger, progress_counter("effects read") as told:
-        found: Iterable[Record] = read_records(ledger, query, told)
-        if in_doubt:
-            found = (record for record in found if _is_doubtful(record, moment_now))
-        if limit:
-            found = heapq.nlargest(limit, found, key=lambda record: record.claimed_at)
+        seen = 0
+
+        def select_records() -> Iterator[Record]:
+            nonlocal seen
+            for record in read_records(ledger, query, told):
+                if not in_doubt or _is_doubtful(record, moment_now):
+                    seen += 1
+                    yield record
+
+        found: Iterable[Record] = select_records()
+        most = limit if limit is not None else 0 if in_doubt else _SHOWN
+        if in_doubt:  # whoever settles what is shown begins with what waits longest
+            found = heapq.nsmallest(most, found, key=_claim_time) if most else sorted(found, key=_claim_time)
+        elif most:
+            found = heapq.nlargest(most, found, key=_claim_time)
         count = _print_records(found, moment_now, json=json)
+    if more := seen - count:
+        print_message(f"{format_count(more, 'more effect')} not shown: --limit 0 lists all")
     if not count:
         print_message("nothing is in doubt" if in_doubt else "no effect is like that")
     if in_doubt and count:
@@ -289,6 +304,10 @@ def _parse_states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ..
 def _is_doubtful(record: Record, at: float) -> bool:
     """Whether a person may settle it: an execution whose lease is over counts as in doubt."""
     return record.state == "in_doubt" or (record.state in ("executing", "resolving") and record.is_over(at))
+
+
+def _claim_time(record: Record) -> float:
+    return record.claimed_at
 
 
 def _state_word(record: Record, at: float) -> str:
