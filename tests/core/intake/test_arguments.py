@@ -161,6 +161,8 @@ REFUSED = [
     ('{"a": 1,\n // 其余省略\n}', "comment_holds_data", None),
     ('{"a": 1\n  /* der Rest */\n}', "comment_holds_data", None),
     ('{"a": 1, # el resto\n\n # igual\n}', "comment_holds_data", None),
+    ('{"a": 1,\n // der Rest\n /* Ende */ }', "comment_holds_data", None),
+    ('{"a": 1\n /*\n der Rest */ }', "comment_holds_data", None),
     ('{"a": 1, /* weitere */ }', "comment_holds_data", None),
     ("{ # keine\n}", "comment_holds_data", None),
     ('{"a": 5 // oder 7\n}', "comment_holds_data", None),

@@ -15,13 +15,7 @@ from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import read_double
 
-_NO_VALUE_REASONS = {
-    ".": "ellipsis",
-    "…": "ellipsis",
-    "<": "bare_reference",
-    "$": "bare_reference",
-    "{": "doubled_brace",
-}
+_NO_VALUE_REASONS = {**dict.fromkeys(".…", "ellipsis"), **dict.fromkeys("<$", "bare_reference"), "{": "doubled_brace"}
 _AFTER_VALUE_REASONS = {
     **dict.fromkeys("}])", "mismatched_closer"),
     **dict.fromkeys(".…", "ellipsis"),
@@ -155,17 +149,13 @@ class LenientReader(Scanner):
             raise TextRefused("too_deep", position)
 
     def _check_last_gap(self, begin: int, position: int, *, follows: bool) -> None:
-        """Refuse a comment before a closer in the place of a member; one on the line of the last member explains it.
+        """Refuse a comment before a closer that may stand for a member or an item.
 
-        Args:
-            begin: offset after the last value or comma.
-            position: offset of the closer.
-            follows: True if the comment is in an object, behind a member; a list may always go on.
+        It explains the last member (`follows` it) if it is on the line of that member, or of the closer.
         """
         gap = self.text[begin:position]
-        if ("/" in gap or "#" in gap) and (
-            not follows or p.OWN_LINE(gap) or (self.text[begin - 1] == "," and "\n" not in gap)
-        ):
+        is_odd = not follows or p.OWN_LINE(gap) or (self.text[begin - 1] == "," and "\n" not in gap)
+        if is_odd and ("/" in gap or "#" in gap):
             raise TextRefused("comment_holds_data", begin)
 
     def _accept_trailing_comma(self, members: dict[str, Any], opened: int, comma: int, closer: int) -> None:

@@ -93,8 +93,8 @@ explains."""
 COMMENT_WORDS = re.compile(r"\w++").findall
 BRACKETED = re.compile(r"\([^{}\[\]()\"',:]*+\)|\[[^{}\[\]()\"',:]*+\]|\{[^{}\[\]()\"',:]*+\}").sub
 """A note in brackets inside a comment: no member and no item has this form."""
-OWN_LINE = re.compile(r"\n[ \t\r]*+(?:#|//|/\*).*\n[ \t\r]*+\Z", re.DOTALL).search
-"""A comment on a line of its own before a closer: the place of a member."""
+OWN_LINE = re.compile(r"\n[ \t\r]*+[#/][^\n]*+\n").search
+"""A line that begins with a comment, and nothing but that."""
 SWALLOWED_MEMBER = re.compile(
     r"[{}\[\]]|[\"'`]\s*:|[,'”’]\s*\Z|\S[ \t]{2,}+\S|\A\s*(?:\"[^\"]*+\"|-?[0-9.]++|true|false|null)\s*\Z"
 ).search

@@ -112,7 +112,7 @@ class ChatStream:
         if not isinstance(index, int):
             index = self._places.index_of(ident, position)
         latest = self._places.latest_place(index)
-        begins = _tool_name(part) if latest is None else self._calls[latest].is_followed_by(part)
+        begins = _named_piece(part)[0] if latest is None else self._calls[latest].is_followed_by(part)
         place = self._places.place_of(index, ident, begins=begins)
         self._calls.setdefault(place, _PartialCall()).add_piece(part)
 
@@ -140,15 +140,10 @@ def _piece_text(content: Any) -> str:
     return "".join([part for part in parts if isinstance(part, str)])
 
 
-def _tool_name(part: dict[str, Any]) -> Any:
-    """Return the tool name in a piece of a call: mostly only the first piece has one."""
-    return to_dict(part.get("function") or part.get("custom") or {}).get("name")
-
-
-def _argument_piece(part: dict[str, Any]) -> Any:
-    """Return the arguments, or some of them, in a piece of a call."""
+def _named_piece(part: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the tool name, which mostly only the first piece of a call has, and the arguments in a piece."""
     inner = to_dict(part.get("custom") or part.get("function") or {})
-    return inner.get("arguments", inner.get("input"))
+    return inner.get("name"), inner.get("arguments", inner.get("input"))
 
 
 def _is_whole(given: Any) -> bool:
@@ -172,22 +167,19 @@ class _PartialCall:
 
         It has a name, as this call has, and another id; or no id, but this call has all its arguments already.
         """
-        ident, name = part.get("id"), _tool_name(part)
+        ident, (name, piece) = part.get("id"), _named_piece(part)
         if not (self.name and name) or (ident and ident == self.call["id"]):
             return False
         if ident:
             return bool(self.call["id"] or self.given or name != self.name)
-        return bool(name != self.name or _argument_piece(part)) and _is_whole(self.given)
+        return bool(name != self.name or piece) and _is_whole(self.given)
 
     def add_piece(self, part: dict[str, Any]) -> None:
-        kind = "custom" if part.get("custom") else "function"
-        inner = to_dict(part.get(kind) or {})
+        name, piece = _named_piece(part)
         self.call["id"] = self.call["id"] or part.get("id")
-        self.call["type"] = "custom" if "custom" in (kind, part.get("type")) else self.call["type"]
-        name = inner.get("name")
+        self.call["type"] = "custom" if part.get("custom") or part.get("type") == "custom" else self.call["type"]
         if isinstance(name, str) and name != self.name:  # a fragment; a server that repeats the name sends it unchanged
             self.name += name
-        piece = _argument_piece(part)
         if isinstance(piece, str) and isinstance(self.given, str | None):
             self.given = (self.given or "") + piece
         elif piece is not None:
