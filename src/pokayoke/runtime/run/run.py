@@ -310,7 +310,7 @@ class Run:
     def instructions(self, format: Literal["json", "jsonl"] = "json") -> str:  # noqa: A002 - the published name
         """Return what to tell a model that has no tool calls of its own: the tools, and how to write a call down.
 
-        Read its replies with `spoken(reply, tools=...)` of `pokayoke.core.messages.replies`, or let `guard.loop` do so.
+        Read its replies with `pokayoke.replies.read_reply(reply, tools=..., form=format)`, or let `guard.loop` do so.
         """
         return build_instructions(self.tools("mcp"), format)
 
