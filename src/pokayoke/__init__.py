@@ -13,7 +13,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.intake import Calls, Reading, read_arguments, read_calls
+from pokayoke.core.intake import Calls, ReadCall, Reading, read_arguments, read_calls
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.ledger.compensation import Compensation
 from pokayoke.core.ledger.records import Resolution
@@ -85,6 +85,7 @@ __all__ = [
     "Principal",
     "Range",
     "Raw",
+    "ReadCall",
     "Reading",
     "Refusal",
     "Resolution",

@@ -15,6 +15,7 @@ RANK = {
     "stores": 2,
     "runtime": 3,
     "replay": 2,
+    "replies": 2,
     "streams": 2,
     "adapters": 4,
     "gateway": 4,
@@ -24,7 +25,7 @@ RANK = {
     "cli": 6,
     "__main__": 7,
 }
-SIBLINGS_APART = ({"stores", "replay", "streams"}, {"adapters", "gateway", "testing", "dropin"})
+SIBLINGS_APART = ({"stores", "replay", "replies", "streams"}, {"adapters", "gateway", "testing", "dropin"})
 
 
 def layer(module: str) -> str:
