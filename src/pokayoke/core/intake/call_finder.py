@@ -26,12 +26,12 @@ from pokayoke.core.intake.call_envelopes import (
     find_unreadable_envelopes,
 )
 from pokayoke.core.intake.call_places import CallGroup, Piece, Surroundings, judge_places
-from pokayoke.core.intake.framing import KEY_START, strip_markup
 from pokayoke.core.intake.grading import ArgumentGrader, reading_flaw
 from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import LenientReader
 from pokayoke.core.intake.reading import Calls, ReadCall, Reading, SchemaLike, Tools, refused_reading
 from pokayoke.core.intake.schema_evidence import declared_properties
+from pokayoke.core.intake.surroundings import KEY_START, strip_markup
 from pokayoke.core.intake.tagged_arguments import read_tagged_arguments, read_wrapped_arguments
 from pokayoke.core.intake.tokens import TextRefused
 from pokayoke.core.json.dump import dump_compact

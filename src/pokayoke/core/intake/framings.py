@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pokayoke.core.intake.framing import ASIDE_CLOSES, ASIDE_OPENS
+from pokayoke.core.intake.surroundings import ASIDE_CLOSES, ASIDE_OPENS
 from pokayoke.core.intake.tokens import NAME
 
 _SPACE = r"(?:[\w.｜-]{1,40}[:｜])?"

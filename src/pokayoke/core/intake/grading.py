@@ -11,7 +11,6 @@ import re
 from itertools import pairwise
 from typing import Any, cast
 
-from pokayoke.core.intake.framing import check_after, find_object, mentions_name
 from pokayoke.core.intake.reader import LenientReader
 from pokayoke.core.intake.reading import Grade, Reading, SchemaLike, refused_reading
 from pokayoke.core.intake.schema_evidence import (
@@ -22,6 +21,7 @@ from pokayoke.core.intake.schema_evidence import (
     may_lack_member,
 )
 from pokayoke.core.intake.single_edit import suggest_edit
+from pokayoke.core.intake.surroundings import check_after, find_object, mentions_name
 from pokayoke.core.intake.tokens import ODD_SPACE, TextRefused
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import StrictError, parse
