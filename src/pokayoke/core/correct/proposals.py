@@ -24,7 +24,8 @@ What the rules read and refuse:
 ``"in progress"``      in_progress where that is the only choice but for case and what separates words
 ``"['a', 1]"``         the list: JSON text, also in Python's spelling of strings and words
 ``"a, b"`` for a list  refused: one item or two (also ``;``, ``|``, line breaks, foreign marks such as ``、``)
-``"/a/b"`` for a list  one item, as a word is. A blank or an odd sign ("New York", "a/b") makes it *likely*
+``"/a/b"`` for a list  one item, as a word is. A blank or an odd sign ("New York", "a/b") makes it *likely*,
+                       both ("A b/C") are refused
 ``"none"`` for a list  left out where it may be absent, *likely*; else refused: one item, or nothing at all
 ``{…}`` for a list     one item only if the items' fields are declared and these are they
 ``["a", 1]`` for rows   refused: a row for each of them, or one row
@@ -65,7 +66,7 @@ _PYTHON = frozenset({"python_word", "single_quotes"})
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?P<decimals>\.[0-9]+)?(?P<power>[eE][+-]?[0-9]+)?", re.ASCII)
 _SEPARATORS = re.compile(r"[,;|\n\r]")
-_DOUBTFUL = re.compile(r"[\s/\\&+→⇒]|[-=]>|\.\.")
+_SIGNS = re.compile(r"[/\\&+→⇒]|[-=]>|\.\.")
 """What may separate items, or be a part of one."""
 _ONE_PATH = re.compile(r"(?:(?:~|\.{1,2})?/|[A-Za-z]:\\|[A-Za-z][A-Za-z0-9+.\-]*://)(?!.*://)[^\s&+→⇒]+")
 """A path from a root, or one URL: its slashes separate no items."""
@@ -244,8 +245,11 @@ def _propose_list(value: Any, inner: SchemaFacts, schema: Schema) -> Iterator[Pr
             or any(map(_is_foreign_mark, plain))
         ):
             return
-        elif _DOUBTFUL.search(plain) and not _ONE_PATH.fullmatch(plain):
-            kind = "likely"
+        elif not _ONE_PATH.fullmatch(plain):
+            has_blank, has_sign = any(map(str.isspace, plain)), _SIGNS.search(plain) is not None
+            if has_blank and has_sign:
+                return
+            kind = "likely" if has_blank or has_sign else "equivalent"
     elif isinstance(value, dict) and not _is_one_item(cast(dict[str, Any], value), inner):
         return
     for proposal in _propose_reshaped(value, inner, schema, LIST_RULE, _wrap_in_list):
