@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AskCallback = Callable[[Approval], bool | Awaitable[bool | None] | None]
+Ranking = Callable[[str, Sequence[Contract]], Iterable[str]]
 BatchInvoke = Callable[[ToolCall, dict[str, Any]], Any]
 
 
@@ -73,6 +74,7 @@ class GuardPort(Protocol):
     rollout: Rollout | None
     on_ask: AskCallback | None
     on_step: Callable[[str], None] | None
+    ranking: Ranking | None
 
     @property
     def beside(self) -> CallObserver | None:

@@ -149,3 +149,45 @@ def test_a_ranking_is_bounded_sorted_and_repeatable(text, most):
     chosen = INDEX.choose_tools(text, most)
     assert len({one.name for one in chosen}) == len(chosen) <= most
     assert (WordIndex(TOOLS).rank_tools(text, most), INDEX.choose_tools(text, most)) == (found, chosen)
+
+
+CHINESE = [
+    tool("refund_order", "为客户退还款项", order="订单编号"),
+    tool("book_room", "预约会议室", room="会议室"),
+    tool("delete_note", "删除笔记"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "best"),
+    [("请退款", "refund_order"), ("约个会", "book_room"), ("删掉它", "delete_note")],
+)
+def test_pieces_find_what_no_whole_word_does(text, best):
+    """A request that shares single ideographs with a tool finds it, in a search and in a choice."""
+    index = WordIndex(CHINESE)
+    assert index.rank_tools(text, 3) == []
+    assert index.find_tools(text, 3)[0].name == best
+    assert index.choose_tools(text, 3)[0].name == best
+    assert index.find_tools(text, 3, only=()) == []
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ("Schickt eine Rechnung", "Monatsrechnungen"),
+        ("환불 처리", "주문을환불해줘"),
+        ("Käyttäjän tilaukset", "peruutilaus"),
+    ],
+)
+def test_pieces_find_words_inside_words(about, text):
+    """Compounds and words with endings share a few letters with the tool they are about."""
+    index = WordIndex([tool("a1", about), *TOOLS])
+    assert index.rank_tools(text, 3) == []
+    assert index.find_tools(text, 3)[0].name == "a1"
+
+
+def test_whole_words_come_before_pieces():
+    """Where a whole word is in common, pieces add nothing."""
+    index = WordIndex(CHINESE)
+    assert [one.name for one in index.find_tools("订单", 3)] == ["refund_order"]
+    assert index.find_tools("what is the 123", 3) == []

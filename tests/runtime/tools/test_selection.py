@@ -209,3 +209,33 @@ def test_the_loop_selects(kind):
     assert ["rename_flight" in one or "cancel_flight" in one for one in shown] == [True] * 3
     assert ["cancel_parcel" in one for one in shown] == [False, True, True]
     assert max(map(len, shown)) < len(json.dumps(guarded().run().tools())) / 2
+
+
+def test_the_hosts_ranking_takes_the_place_of_words(driver):
+    """What the host's function names is chosen and found, in its order; other names are left out."""
+    asked = []
+
+    def by_meaning(text, tools):
+        asked.append((text, len(tools)))
+        return ["cancel_flight", "no_such_tool", "cancel_flight", "find_flight"]
+
+    run = pokayoke.Guard(catalogue(), ranking=by_meaning).run()
+    chosen = run.select("Ich fliege doch nicht", 1)
+    assert (chosen.names, chosen.close) == (("cancel_flight",), ())
+    outcome = driver.batch(run, [ask("find_tools", query="取消航班")])[0]
+    assert [one["name"] for one in outcome.value["tools"]] == ["cancel_flight", "find_flight"]
+    assert asked == [("Ich fliege doch nicht", 50), ("取消航班", 50)]
+
+
+@pytest.mark.parametrize("ranking", [lambda _text, _tools: [], lambda _text, _tools: 1 / 0])
+def test_words_rank_where_the_host_has_no_answer(ranking):
+    """A ranking that finds nothing, or fails, leaves the choice to the words of the catalogue."""
+    run = pokayoke.Guard(catalogue(), ranking=ranking).run()
+    assert "cancel_flight" in run.select("cancel the flight", 3).names
+
+
+def test_a_ranking_is_a_function_of_two_arguments():
+    """What cannot be called with a text and the tools is refused while building."""
+    for odd in ("words", lambda text: text):
+        with pytest.raises(pokayoke.ConfigurationError, match="ranking"):
+            pokayoke.Guard([], ranking=odd)

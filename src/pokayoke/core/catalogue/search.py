@@ -3,6 +3,9 @@
 In: the catalogue and a text.
 Out: tool names, best first: Okapi BM25 with the usual constants over the words of names, descriptions and parameters.
 Never: an effect on a call. The ranking only decides which tools are shown.
+
+Where no whole word is in common, pieces of words are compared: an ideograph is one, and so are a few letters of a long
+word or of a script that joins its words.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import cached_property
 from itertools import islice, zip_longest
 from typing import Any, Final
 
@@ -29,6 +33,10 @@ _WORD = re.compile(r"[^\W_]+")
 _CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
 # Scripts without spaces: pairs of characters count as their words.
 _UNSPACED_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f]+")
+_IDEOGRAPH = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
+_PIECE_CHARS: Final = 4
+_JOINED_PIECE_CHARS: Final = 2
+"""Letters of a piece; fewer in scripts without capitals, where a letter tells more."""
 _SENTENCE = re.compile(r"[.!?;\n]+(?:\s|$)|[。！？；]")
 # The beginning of a long word counts: it is the same in conversion and convert, in genetics and genetically.
 _STEM_CHARS: Final = 5
@@ -60,22 +68,30 @@ class WordIndex:
 
     Args:
         contracts: the tools to choose from.
+        split: returns the words of a text.
     """
 
-    def __init__(self, contracts: Iterable[Contract]) -> None:
+    def __init__(self, contracts: Iterable[Contract], split: Callable[[str], list[str]] | None = None) -> None:
         """Count the words."""
+        self._split = split or split_words
+        self._contracts = tuple(contracts)
         self._names: list[str] = []
         self._postings: dict[str, list[tuple[int, float]]] = {}
         counts: list[Counter[str]] = []
-        for contract in contracts:
+        for contract in self._contracts:
             self._names.append(contract.name)
-            counts.append(Counter(_contract_words(contract)))
+            counts.append(Counter(_contract_words(contract, self._split)))
         lengths = [count.total() for count in counts]
         usual = (sum(lengths) / len(lengths) if lengths else 0.0) or 1.0
         for number, count in enumerate(counts):
             norm = _K1 * (1 - _B + _B * lengths[number] / usual)
             for word, times in count.items():
                 self._postings.setdefault(word, []).append((number, times * (_K1 + 1) / (times + norm)))
+
+    @cached_property
+    def pieces(self) -> WordIndex:
+        """The same catalogue by the pieces of its words, counted on first use."""
+        return WordIndex(self._contracts, _split_pieces)
 
     def choose_tools(self, text: str, most: int, *, only: Container[str] | None = None) -> list[RankedTool]:
         """Return tools for a text that may have several requests: the best for the whole, and for each sentence.
@@ -86,7 +102,8 @@ class WordIndex:
             only: the names that may be returned; None means all.
 
         Returns:
-            The first of each ranking, then the second of each, and so on; each tool once.
+            The first of each ranking, then the second of each, and so on; each tool once. If no whole word is in
+            common, the tools that share pieces of words.
         """
         text = text[-_MOST_CHARS:]
         parts = [part for part in _SENTENCE.split(text) if part.strip()]
@@ -96,7 +113,11 @@ class WordIndex:
             for one in place:
                 if one is not None:
                     found.setdefault(one.name, one)
-        return list(found.values())[:most]
+        return list(found.values())[:most] or self.pieces.rank_tools(text, most, only=only)
+
+    def find_tools(self, text: str, most: int, *, only: Container[str] | None = None) -> list[RankedTool]:
+        """Return what `rank_tools` does, by the pieces of words if no whole word is in common."""
+        return self.rank_tools(text, most, only=only) or self.pieces.rank_tools(text, most, only=only)
 
     def rank_tools(self, text: str, most: int, *, only: Container[str] | None = None) -> list[RankedTool]:
         """Return the tools that fit a text best. Arguments as in `choose_tools`.
@@ -105,7 +126,7 @@ class WordIndex:
             The best first; of equal ones, the first in the catalogue. Tools without a common word are left out.
         """
         scores: dict[int, float] = {}
-        for word in dict.fromkeys(split_words(text[-_MOST_CHARS:])):
+        for word in dict.fromkeys(self._split(text[-_MOST_CHARS:])):
             found = self._postings.get(word, ())
             rarity = math.log(1 + (len(self._names) - len(found) + 0.5) / (len(found) + 0.5))
             for number, weight in found:
@@ -136,17 +157,31 @@ def split_words(text: str) -> list[str]:
     return found
 
 
+def _split_pieces(text: str) -> list[str]:
+    """Return the ideographs of a text, and the runs of few letters of its other words, without stop words."""
+    found: list[str] = []
+    for word in _WORD.findall(_CASE_BOUNDARY.sub(" ", text)):
+        lowered = word.lower()
+        if lowered in _STOP or word.isdecimal():
+            continue
+        ideographs = _IDEOGRAPH.findall(word)
+        size = _PIECE_CHARS if lowered != word.upper() else _JOINED_PIECE_CHARS
+        runs = [lowered[at : at + size] for at in range(len(lowered) - size + 1)]
+        found.extend(ideographs or runs)
+    return found
+
+
 def _stem_word(word: str) -> str:
     if len(word) > _STEM_CHARS:
         return word[:_STEM_CHARS]
     return word.removesuffix("s") if len(word) > _SHORT_CHARS else word
 
 
-def _contract_words(contract: Contract) -> list[str]:
+def _contract_words(contract: Contract, split: Callable[[str], list[str]]) -> list[str]:
     return [
-        *split_words(contract.name) * _NAME_WEIGHT,
-        *split_words(contract.description or ""),
-        *(word for text in _parameter_texts(contract.model_schema) for word in split_words(text)),
+        *split(contract.name) * _NAME_WEIGHT,
+        *split(contract.description or ""),
+        *(word for text in _parameter_texts(contract.model_schema) for word in split(text)),
     ]
 
 

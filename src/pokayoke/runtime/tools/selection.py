@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from pokayoke.core.catalogue.search import close_candidates
+from pokayoke.core.catalogue.search import RankedTool, close_candidates
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.importers import did_you_mean
 from pokayoke.core.flow.plan import Snapshot
@@ -47,11 +47,13 @@ class Selection:
         expect(text, str, "tools are chosen for a text", ": take the text of the message")
         if as_whole_number(most, "the number of candidates") < 0:
             raise UsageError(f"cannot offer {most} tools: give the number of candidates, or 0 for names first")
-        self._view = run.view
+        self._view, self._ranking = run.view, run.guard.ranking
         self._known = {one.name: one for one in self._view.snapshot.offered_tools(run.principal)}
         index = self._view.catalogue_index.index
-        self.close = close_candidates(index.rank_tools(text, most, only=self._known))
-        self._offered = dict.fromkeys([one.name for one in index.choose_tools(text, most, only=self._known)])
+        ranked = self._rank_by_host(text, most)
+        self.close = () if ranked else close_candidates(index.rank_tools(text, most, only=self._known))
+        chosen = ranked or index.choose_tools(text, most, only=self._known)
+        self._offered = dict.fromkeys([one.name for one in chosen])
         for name in used:
             self.add_tool(name)
 
@@ -81,11 +83,24 @@ class Selection:
 
     def find_tools(self, query: str) -> dict[str, Any]:
         """Answer the model's search: names and one line each, on offer from now on."""
-        ranked = self._view.catalogue_index.index.rank_tools(query, _FOUND, only=self._known)
+        ranked = self._rank_by_host(query, _FOUND) or self._view.catalogue_index.index.find_tools(
+            query, _FOUND, only=self._known
+        )
         for one in ranked:
             self.add_tool(one.name)
         listed = [{"name": one.name, "about": _about_line(self._known[one.name])} for one in ranked]
         return {"tools": listed, "note": _search_note(close_candidates(ranked), found=bool(ranked))}
+
+    def _rank_by_host(self, text: str, most: int) -> list[RankedTool]:
+        """Return what the host's own ranking names; [] if there is none, it fails, or it finds nothing."""
+        if self._ranking is None:
+            return []
+        try:
+            names = dict.fromkeys(self._ranking(text, tuple(self._known.values())))
+        except Exception:  # noqa: BLE001 - the host's code; the words of the catalogue still rank
+            return []
+        known = [name for name in names if name in self._known][:most]
+        return [RankedTool(name, 1.0 / place) for place, name in enumerate(known, 1)]
 
 
 def offered_tools(run: RunPort, names: Collection[str] | None) -> list[Contract]:
