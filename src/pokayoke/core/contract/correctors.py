@@ -18,9 +18,10 @@ from __future__ import annotations
 import copy
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import date
 from fractions import Fraction
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -54,11 +55,16 @@ _DIRECTIVES = {"%d": r"(?P<d>[0-9]{1,2})", "%m": r"(?P<m>[0-9]{1,2})", "%Y": r"(
 _MAX_TEXT = 200
 
 
+def _knows_nothing(_word: str) -> bool:
+    return False
+
+
 class _BuiltInCorrector(msgspec.Struct, frozen=True):
-    """A built-in corrector: pure and total."""
+    """A built-in corrector: pure and total. `knows` tells whether a word means something to it."""
 
     rule: str
     run: CorrectorFunction
+    knows: Callable[[str], bool] = _knows_nothing
 
 
 class _UserCorrector(msgspec.Struct, frozen=True):
@@ -93,20 +99,28 @@ class Correctors:
         """
         answers: list[CorrectorAnswer] = []
         failed: list[Finding] = []
-        for pattern, rules in self._rules.items():
-            if len(pattern) != len(path) or not all(a in ("*", b) for a, b in zip(pattern, path, strict=True)):
-                continue
-            for rule in rules:
-                after = (
-                    rule.run(value)
-                    if isinstance(rule, _BuiltInCorrector)
-                    else _run_user_corrector(rule, path, value, root)
-                )
-                if isinstance(after, Finding):
-                    failed.append(after)
-                elif after is not _UNCHANGED:
-                    answers.append((rule.rule, after))
+        for rule in self._rules_at(path):
+            after = (
+                rule.run(value) if isinstance(rule, _BuiltInCorrector) else _run_user_corrector(rule, path, value, root)
+            )
+            if isinstance(after, Finding):
+                failed.append(after)
+            elif after is not _UNCHANGED:
+                answers.append((rule.rule, after))
         return answers, failed
+
+    def knows_word(self, word: str, path: Path | None = None) -> bool:
+        """Return whether a word is vocabulary of a place's correctors (of any, without a path): a unit, an alias."""
+        rules = [rule for one in self._rules.values() for rule in one] if path is None else self._rules_at(path)
+        return any(isinstance(rule, _BuiltInCorrector) and rule.knows(word) for rule in rules)
+
+    def _rules_at(self, path: Path) -> list[_BuiltInCorrector | _UserCorrector]:
+        return [
+            rule
+            for pattern, rules in self._rules.items()
+            if len(pattern) == len(path) and all(a in ("*", b) for a, b in zip(pattern, path, strict=True))
+            for rule in rules
+        ]
 
 
 def compile_correctors(mapping: Mapping[str, Any], input_schema: Schema) -> Correctors:
@@ -156,13 +170,20 @@ def _compile_corrector(given: object, field: str, choices: tuple[Any, ...]) -> _
     if name == "counter_suffix" and (not argument or isinstance(argument, tuple | list)):
         extra = cast(Sequence[Any], argument or ())
         if all(isinstance(word, str) for word in extra):
-            return _BuiltInCorrector("counter_suffix", _counter_corrector(cast(Sequence[str], extra)))
+            words = _COUNTING_WORDS | {word.lower() for word in cast(Sequence[str], extra)}
+            return _BuiltInCorrector("counter_suffix", _counter_corrector(words), lambda word: word.lower() in words)
     if name == "unit" and isinstance(argument, str):
-        return _BuiltInCorrector("unit", _unit_corrector(argument, field))
+        target = units.find_unit(argument)
+        if target is None:
+            raise ContractError(
+                f"corrector of {field!r}: {argument!r} is not a known unit (see core/contract/units.py)"
+            )
+        return _BuiltInCorrector("unit", _unit_corrector(target), partial(units.is_unit_of, target))
     if name == "date" and isinstance(argument, str):
         return _BuiltInCorrector("date", _date_corrector(argument, field))
     if name == "aliases" and isinstance(argument, Mapping):
-        return _BuiltInCorrector("aliases", _alias_corrector(cast(Mapping[str, Any], argument), field, choices))
+        known = _fold_aliases(cast(Mapping[str, Any], argument), field, choices)
+        return _BuiltInCorrector("aliases", _alias_corrector(known), lambda word: word.strip().casefold() in known)
     raise ContractError(
         f"corrector of {field!r}: {given!r} is none. Use counter_suffix, unit:<unit>, date:<order>, "
         "{'aliases': {...}} or a callable."
@@ -224,9 +245,7 @@ def _exception_text(exc: BaseException) -> str:
         return "(no text)"
 
 
-def _counter_corrector(extra: Sequence[str]) -> CorrectorFunction:
-    words = _COUNTING_WORDS | {word.lower() for word in extra}
-
+def _counter_corrector(words: Container[str]) -> CorrectorFunction:
     def run(value: Any) -> Any:
         if not isinstance(value, str) or len(value) > _MAX_TEXT:
             return _UNCHANGED
@@ -237,11 +256,7 @@ def _counter_corrector(extra: Sequence[str]) -> CorrectorFunction:
     return run
 
 
-def _unit_corrector(name: str, field: str) -> CorrectorFunction:
-    target = units.find_unit(name)
-    if target is None:
-        raise ContractError(f"corrector of {field!r}: {name!r} is not a known unit (see core/contract/units.py)")
-
+def _unit_corrector(target: units.Unit) -> CorrectorFunction:
     def run(value: Any) -> Any:
         amount = units.convert_amount(value, target) if isinstance(value, str) else None
         return _UNCHANGED if amount is None else _plain_number(amount)
@@ -277,7 +292,12 @@ def _date_corrector(order: str, field: str) -> CorrectorFunction:
     return run
 
 
-def _alias_corrector(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> CorrectorFunction:
+def _fold_aliases(names: Mapping[str, Any], field: str, choices: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the values of aliases by their folded names.
+
+    Raises:
+        ContractError: an alias is no text, stands for two values, or for one that the schema does not allow.
+    """
     known: dict[str, Any] = {}
     for alias, value in names.items():
         if not isinstance(cast(object, alias), str):
@@ -288,7 +308,10 @@ def _alias_corrector(names: Mapping[str, Any], field: str, choices: tuple[Any, .
         if choices and not any(equal_json(value, choice) for choice in choices):
             raise ContractError(f"corrector of {field!r}: {value!r} (alias {alias!r}) is not an allowed value")
         known[folded] = value
+    return known
 
+
+def _alias_corrector(known: Mapping[str, Any]) -> CorrectorFunction:
     def run(value: Any) -> Any:
         return known.get(value.strip().casefold(), _UNCHANGED) if isinstance(value, str) else _UNCHANGED
 

@@ -115,6 +115,12 @@ def find_unit(name: str) -> Unit | None:
     return _UNITS.get(name) or (_UNITS.get(name.lower()) if len(name) >= _WORD else None)
 
 
+def is_unit_of(target: Unit, name: str) -> bool:
+    """Return whether a name is a unit that can be converted into `target`."""
+    found = find_unit(name)
+    return found is not None and found.dimension == target.dimension
+
+
 def convert_amount(text: str, target: Unit) -> Fraction | None:
     """Return the exact amount in `target` of a text like `1.5 kg`; None if the text is ambiguous.
 

@@ -16,9 +16,11 @@ import hashlib
 import hmac
 import math
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from pokayoke.core.contract.correctors import Correctors
+from pokayoke.core.json.pointer import Path
 from pokayoke.core.json.values import equal_json, is_array, is_object
 from pokayoke.core.schema.facts import SchemaFacts, facts_at, facts_of_child
 from pokayoke.core.schema.schema import Schema, compile_schema
@@ -60,15 +62,16 @@ class Pseudonyms:
             raise ValueError("a key for pseudonyms has at least 16 bytes, such as secrets.token_bytes(32)")
         self._key = key
 
-    def replace_value(self, value: Any, schema: Schema | None = None) -> Any:
+    def replace_value(self, value: Any, schema: Schema | None = None, correctors: Correctors | None = None) -> Any:
         """Return the pseudonym of a JSON value.
 
         Args:
             value: the value.
             schema: its schema, whose enum values and field names are kept.
+            correctors: the declared correctors of its fields, whose vocabulary is kept: units, aliases.
         """
         whole = schema or _ANY_SCHEMA
-        return self._replace_nested(value, whole, facts_at(whole, ()), 0)
+        return self._replace_nested(value, whole, facts_at(whole, ()), (), correctors)
 
     def replace_label(self, text: str) -> str:
         """Return the pseudonym of a name that only needs to differ from others: nothing of it is kept."""
@@ -90,40 +93,62 @@ class Pseudonyms:
             return text[:start] + self._replace_letters(text, escaped)[start:]
         return self._replace_letters(text)
 
-    def replace_raw(self, text: str, known: frozenset[str] = frozenset()) -> str:
+    def replace_raw(self, text: str, known: frozenset[str] = frozenset(), correctors: Correctors | None = None) -> str:
         """Return a damaged argument text with its words replaced: the damage stays the same.
 
         Args:
             text: the text as the model wrote it.
             known: words to keep, such as field names.
+            correctors: see `replace_value`.
         """
-        return _WORD.sub(lambda found: self._replace_word(found[0], known), text)
+        return _WORD.sub(lambda found: self._replace_word(found[0], known, correctors), text)
 
-    def _replace_word(self, word: str, known: frozenset[str]) -> str:
+    def _replace_word(self, word: str, known: frozenset[str], correctors: Correctors | None) -> str:
         if word in known or word in _SYNTAX or _is_small(word):
             return word
-        return self._replace_letters(word)
+        kept = correctors and self._replace_around(word, correctors.knows_word)
+        return kept or self._replace_letters(word)
 
-    def _replace_nested(self, value: Any, root: Schema, facts: SchemaFacts, depth: int) -> Any:
-        if depth > _DEEPEST:
+    def _replace_around(self, text: str, is_known: Callable[[str], bool]) -> str | None:
+        """Return a text with all but its known words and small numbers replaced; None if it has no known word."""
+        if is_known(text):
+            return text
+        found = False
+
+        def replace_piece(match: re.Match[str]) -> str:
+            nonlocal found
+            found = found or is_known(match[0])
+            return match[0] if is_known(match[0]) or _is_small(match[0]) else self._replace_letters(match[0])
+
+        made = _PIECE.sub(replace_piece, text)
+        return made if found else None
+
+    def _replace_nested(
+        self, value: Any, root: Schema, facts: SchemaFacts, path: Path, correctors: Correctors | None
+    ) -> Any:
+        if len(path) > _DEEPEST:
             return None
         if value is None or isinstance(value, bool) or _is_choice(value, facts):
             return value
         if is_object(value):
             return {
                 self._replace_name(name, facts): self._replace_nested(
-                    item, root, facts_of_child(root, facts, name), depth + 1
+                    item, root, facts_of_child(root, facts, name), (*path, name), correctors
                 )
                 for name, item in value.items()
             }
         if is_array(value):
             kinds = [facts_of_child(root, facts, str(index)) for index in range(_count_item_schemas(facts) + 1)]
             return [
-                self._replace_nested(item, root, kinds[min(index, len(kinds) - 1)], depth + 1)
+                self._replace_nested(item, root, kinds[min(index, len(kinds) - 1)], (*path, str(index)), correctors)
                 for index, item in enumerate(value)
             ]
         if not isinstance(value, str):
             return self._replace_number(value)
+        if correctors is not None:
+            kept = self._replace_around(value, lambda word: correctors.knows_word(word, path))
+            if kept is not None:
+                return kept
         return self._replace_in_pattern(value, [node["pattern"] for node in facts.nodes if "pattern" in node])
 
     def _replace_in_pattern(self, text: str, patterns: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.correctors import Correctors
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object, properties_of
 from pokayoke.core.output.content_blocks import as_blocks
@@ -104,10 +105,11 @@ class Recorder:
     def _pseudonymise_call(self, call: Recording, tool: str, contract: Contract | None) -> Recording:
         made = self._pseudonyms
         schema = None if contract is None else contract.input
+        correctors = None if contract is None else contract.ready_correctors
         output = None if contract is None else contract.output
         return Recording(
             tool=made.replace_text(tool) if contract is None else tool,
-            arguments=self._replace_arguments(call.arguments, schema),
+            arguments=self._replace_arguments(call.arguments, schema, correctors),
             output=UNSET if call.output is UNSET else self._replace_output(call.output, output),
             is_error=call.is_error,
             run=made.replace_label(call.run) if call.run else "",
@@ -116,14 +118,16 @@ class Recorder:
             contract=None if contract is None else call.contract,
         )
 
-    def _replace_arguments(self, given: str | dict[str, Any], schema: Schema | None) -> str | dict[str, Any]:
+    def _replace_arguments(
+        self, given: str | dict[str, Any], schema: Schema | None, correctors: Correctors | None
+    ) -> str | dict[str, Any]:
         if not isinstance(given, str):
-            made: dict[str, Any] = self._pseudonyms.replace_value(given, schema)
+            made: dict[str, Any] = self._pseudonyms.replace_value(given, schema, correctors)
             return made
         value = _parse_json(given)
         if is_object(value):
-            return msgspec.json.encode(self._pseudonyms.replace_value(value, schema)).decode()
-        return self._pseudonyms.replace_raw(given, frozenset(properties_of(_raw_schema(schema))))
+            return msgspec.json.encode(self._pseudonyms.replace_value(value, schema, correctors)).decode()
+        return self._pseudonyms.replace_raw(given, frozenset(properties_of(_raw_schema(schema))), correctors)
 
     def _replace_truth(self, given: Any, schema: Schema | None) -> Any:
         value = _parse_json(given) if isinstance(given, str) else given
