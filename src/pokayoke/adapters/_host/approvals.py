@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pokayoke.core.ledger.admission import Approval
     from pokayoke.runtime.ports import GuardPort
 
-__all__ = ["PersonAnswer", "answer_question", "answer_question_async", "call_denied", "find_question", "record_denial"]
-
 call_denied = not_started("a person has denied it")
 """Stands for a tool that a person does not let run."""
 

@@ -18,18 +18,6 @@ from pokayoke.core.intake.stop_reasons import is_cut
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = [
-    "UNKNOWN_TOOL_NAME",
-    "ReplyCall",
-    "decode_call",
-    "effective_call",
-    "encode_call",
-    "encode_unreadable_call",
-    "is_encoded_call",
-    "is_plain_object",
-    "restore_call",
-]
-
 UNKNOWN_TOOL_NAME = "unread_tool_call"
 """The one member of wrapped arguments; also the name of the tool that answers calls of tools an agent does not have."""
 _MAX_NAME = 128

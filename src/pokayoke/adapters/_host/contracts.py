@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pokayoke.core.flow.plan import CallPlan
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["BuildContracts", "ToolDescription", "build_contracts", "contracts_builder", "require_contract"]
-
 
 class ToolDescription(NamedTuple):
     """A framework's tool, as its adapter describes it; `timeout` is in seconds."""

@@ -15,8 +15,6 @@ from pokayoke.core.flow.steps import ToolNotStarted
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["ControlFlow", "Invoke", "invoke_without_tool", "not_started"]
-
 Invoke = Callable[[dict[str, Any]], Any]
 """Runs a tool with the arguments that the guard lets through; may return an awaitable where the caller awaits."""
 

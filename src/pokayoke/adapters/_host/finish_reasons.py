@@ -14,8 +14,6 @@ from typing import Any
 from pokayoke.adapters._host.proxy import Proxy
 from pokayoke.core.intake.stop_reasons import is_cut
 
-__all__ = ["capture_finish_reasons", "captured_reply", "captured_stream", "cut_or_last"]
-
 _reasons_var: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
 """Where the reasons of the request in progress go; None if nothing captures them."""
 _INCOMPLETE = "incomplete"

@@ -14,8 +14,6 @@ from pokayoke.adapters._host.calls import ReplyCall
 from pokayoke.adapters._host.run import AdapterRun, RequestShape
 from pokayoke.core.call import ToolCall
 
-__all__ = ["ModelSide", "texts_since_reply"]
-
 
 class ModelSide(ABC):
     """One request to the model and its reply: the steps that are the same in every framework.

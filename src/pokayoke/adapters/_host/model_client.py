@@ -13,10 +13,7 @@ from typing import Any, Final, Literal
 from pokayoke.core.messages.streams import Stream
 from pokayoke.errors import MissingExtraError
 
-__all__ = ["OnText", "collect_reply", "collect_reply_async", "emit_text", "import_sdk", "request_options"]
-
 OnText = Callable[[str], object]
-
 
 _TOOL_OPTIONS: Final = ("tool_choice", "parallel_tool_calls")
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Proxy", "forward"]
-
 
 class Proxy:
     """Stands before an object and passes on everything that a subclass does not do itself.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["AdapterRun", "AdapterRuns", "RequestShape", "value_as_text"]
-
 _KEPT_RUNS = 1_000
 _KEPT_IDS = 100_000
 # To the object that only a run of ours holds: the run's own reference, and the argument of `sys.getrefcount`.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pokayoke.core.call import Outcome, ToolCall
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["ToolSide"]
-
 
 class ToolSide(ABC):
     """The guarded execution of one call of a framework's tool.

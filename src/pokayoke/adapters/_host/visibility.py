@@ -17,8 +17,6 @@ from pokayoke.core.json.values import read_field
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["OfferedTools", "ToolVisibility", "allowed_tool_choice", "is_hidden", "paging_tool"]
-
 
 def is_hidden(run: Run, name: str) -> bool:
     """Return whether the model must not see a tool, because the run's principal may not use it.

@@ -20,8 +20,6 @@ from pokayoke.errors import StoreError
 if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun
 
-__all__ = ["approval_request", "approved_by_person", "deny_question"]
-
 _APPROVAL = "pokayoke_approval"
 _REASON = "asked by the framework"
 

@@ -13,8 +13,6 @@ from agent_framework import FunctionTool, UserInputRequiredException, normalize_
 
 from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
 
-__all__ = ["ToolNotStartedError", "contracts"]
-
 
 class ToolNotStartedError(Exception):
     """The framework, or middleware behind the guard, rejected a call before its tool began."""

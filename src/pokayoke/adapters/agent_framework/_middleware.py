@@ -19,8 +19,6 @@ from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["middleware"]
-
 CallNext = Callable[[], Awaitable[None]]
 
 

@@ -25,7 +25,6 @@ from pokayoke.core.contract.names import history_name
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["ModelRequest", "calls"]
 
 # Modules of providers whose streams always say why they ended.
 _STREAMS_WITH_REASON = ("openai.", "anthropic.")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pokayoke.adapters._host.visibility import ToolVisibility
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["AgentRun", "AgentRuns", "PendingCall", "Who", "call_arguments", "readable_arguments"]
-
 Who = Callable[[Any], Mapping[str, Any]]
 _CALL_KEY = "pokayoke_taken"
 # All calls that wait at the same time must fit in: a call that was dropped would get a run of its own.

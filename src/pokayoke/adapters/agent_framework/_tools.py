@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["Placeholder", "ToolInvocation", "framework_result", "message"]
-
 _CONTROL_EXCEPTIONS = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
 """Exceptions by which the framework steers itself. A tool that waits for a person raises the first one, and is called
 again."""

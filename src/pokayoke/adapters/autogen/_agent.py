@@ -22,8 +22,6 @@ from pokayoke.adapters.autogen._tools import GuardedWorkbench
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["guarded"]
-
 
 def guarded(
     guard: Guard, client: Any, tools: Any, *, run_id: str | None = None, model_context: Any = None, **who: Any

@@ -13,8 +13,6 @@ from autogen_core.tools import BaseTool, FunctionTool
 
 from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
 
-__all__ = ["as_tool", "contracts"]
-
 
 def _describe_tools(tools: Iterable[Any]) -> Iterator[ToolDescription]:
     for one in tools:

@@ -40,8 +40,6 @@ from pokayoke.errors import UsageError
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["GuardedClient", "calls", "message"]
-
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
     """Return the calls of a `CreateResult`, in order, argument texts as they came."""

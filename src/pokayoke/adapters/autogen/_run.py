@@ -17,8 +17,6 @@ from pokayoke.core.call import Outcome, ToolCall
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["AgentRun"]
-
 
 class AgentRun:
     """One agent's conversation.

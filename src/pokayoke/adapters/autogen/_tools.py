@@ -28,8 +28,6 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import UsageError
 
-__all__ = ["GuardedWorkbench"]
-
 _END = object()
 
 

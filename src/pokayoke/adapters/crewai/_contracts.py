@@ -13,8 +13,6 @@ from crewai.utilities.string_utils import sanitize_tool_name
 
 from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
 
-__all__ = ["ToolNotStartedError", "contracts", "crewai_name"]
-
 
 class ToolNotStartedError(Exception):
     """CrewAI rejected a call before its tool started."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["ModelRequest", "calls", "guarded", "message"]
-
 _counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
 _UNCHANGED: AbstractContextManager[None] = nullcontext()

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pokayoke.adapters._host.visibility import OfferedTools
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["TOKEN", "UNKNOWN_TOOL_NAME", "AgentRun", "AgentRuns", "PendingCall", "TakenCall", "Who"]
-
 TOKEN = "pokayoke_call"  # noqa: S105 - a name of an argument, no secret
 """The argument that says which call a tool is run for."""
 UNKNOWN_TOOL_NAME = "pokayoke_no_such_tool"

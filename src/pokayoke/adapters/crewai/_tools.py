@@ -27,8 +27,6 @@ from pokayoke.errors import ToolError, UsageError
 if TYPE_CHECKING:
     from pokayoke.adapters._host.control_flow import Invoke
 
-__all__ = ["GuardedTool", "require_guarded"]
-
 _VALIDATION_CODE = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
 
 

@@ -23,8 +23,6 @@ try:
 except ImportError as error:
     raise MissingExtraError("litellm", "litellm") from error
 
-__all__ = ["GuardClient"]
-
 
 class GuardClient(LiteLLMClient):
     """The client of `LiteLlm(model=..., llm_client=GuardClient())`. It keeps no state and serves any number of agents.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pokayoke.core.call import Outcome
     from pokayoke.runtime.ports import GuardPort
 
-__all__ = ["build_question", "count_answers", "take_answer"]
-
 _YES = frozenset({"approve", "approved", "accept", "yes"})
 _NO = frozenset({"deny", "denied", "reject", "rejected", "no"})
 _MARK = "resumed by task "

@@ -25,8 +25,6 @@ from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import as_sequence, read_field
 
-__all__ = ["CALL_BLOCKS", "CapturedReply", "finish_reason", "observed_model", "reply_calls"]
-
 CALL_BLOCKS = frozenset({
     "tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call",
     "input_json_delta",

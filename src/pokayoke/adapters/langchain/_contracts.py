@@ -17,16 +17,6 @@ from langgraph.errors import GraphBubbleUp
 from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
 from pokayoke.errors import ToolError
 
-__all__ = [
-    "CONTROL_EXCEPTIONS",
-    "AmbiguousResume",
-    "ArgumentsRejected",
-    "HostException",
-    "StartUnknown",
-    "as_langchain_tool",
-    "contracts",
-]
-
 
 class ArgumentsRejected(ToolError):  # noqa: N818 - no error: an answer to the model
     """The tool's own validators rejected the arguments, so it never started. The text is for the model."""

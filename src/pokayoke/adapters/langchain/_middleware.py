@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pokayoke.runtime.memory.run_memory import RunMemory
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["GuardMiddleware", "calls", "message"]
-
 
 class GuardMiddleware(AgentMiddleware):
     """Guards an agent of LangChain, or both nodes of a graph of your own.

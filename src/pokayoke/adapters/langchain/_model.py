@@ -32,8 +32,6 @@ from pokayoke.runtime.tools.selection import offered_tools as offered_by
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["ModelLoop", "as_messages", "with_changes"]
-
 _MESSAGE_CLASSES = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."
 

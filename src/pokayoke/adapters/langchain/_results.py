@@ -16,8 +16,6 @@ from pokayoke.adapters._host.run import value_as_text
 from pokayoke.core.call import Outcome
 from pokayoke.core.messages.media import media_block_for
 
-__all__ = ["answering_message", "is_message", "redirects_graph", "result_message"]
-
 
 def is_message(value: Any) -> bool:
     """Return whether a tool returned what LangGraph takes unchanged: messages or commands."""

@@ -19,8 +19,6 @@ from pokayoke.errors import UsageError
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["GraphRuns", "Who"]
-
 Who = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 

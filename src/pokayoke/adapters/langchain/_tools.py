@@ -56,8 +56,6 @@ except ImportError:  # before LangGraph 1.2 an answer is never checked against a
         return False
 
 
-__all__ = ["ToolNodeCall"]
-
 _NOT_REDIRECTED = "It handed over then. This repeat hands over to no one."
 _REPLIES = ("ai", "AIMessageChunk")
 _MESSAGES = frozenset({*_REPLIES, "chat", "function", "human", "system", "tool"})

@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-__all__ = ["wrap_object"]
-
 T = TypeVar("T")
 Methods = Callable[[type], dict[str, Any]]
 

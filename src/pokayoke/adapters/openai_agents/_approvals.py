@@ -17,8 +17,6 @@ from pokayoke.adapters.openai_agents._run import current_agent_run, original_cal
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.flow.steps import ToolNotStarted
 
-__all__ = ["answer_interruptions", "approval_rule", "is_unfit", "record_denials"]
-
 
 def is_unfit(verdict: Verdict) -> bool:
     """Return whether a call will be answered with what is wrong with its arguments, and needs no other judge."""

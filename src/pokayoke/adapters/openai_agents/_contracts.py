@@ -15,8 +15,6 @@ from agents import FunctionTool
 from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
 from pokayoke.errors import UsageError
 
-__all__ = ["contracts", "without_strict_mode"]
-
 
 def _describe_tools(tools: Iterable[Any]) -> list[ToolDescription]:
     """Describe the function tools; a tool of a namespace is called `namespace.name`.

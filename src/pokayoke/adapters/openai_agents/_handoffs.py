@@ -22,8 +22,6 @@ from pokayoke.errors import ContractError
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["GuardedHandoff", "refuse_handoff"]
-
 
 class GuardedHandoff:
     """A handoff whose arguments are read like those of a write, because it may start anything.

@@ -43,8 +43,6 @@ from pokayoke.core.messages.answers import result_message
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
 
-__all__ = ["GuardedModel", "GuardedProvider", "calls", "message"]
-
 _OTHER_CALLS = frozenset({
     "apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request", "shell_call",
 })  # fmt: skip

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pokayoke.adapters._host.visibility import OfferedTools
     from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 
-__all__ = ["AgentRun", "agent_run_var", "current_agent_run", "original_call"]
-
 _ENCODED_PREFIX = f'{{"{UNKNOWN_TOOL_NAME}"'
 """How the arguments of a call begin whose text the SDK could not have read."""
 

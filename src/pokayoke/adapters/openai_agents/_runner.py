@@ -28,8 +28,6 @@ from pokayoke.errors import UsageError
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard
 
-__all__ = ["GuardedRunner"]
-
 _RUN_ATTRIBUTE = "_pokayoke_slot"
 
 

@@ -40,8 +40,6 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.messages.media import media_block_for
 
-__all__ = ["ObservedMCPServer", "ResultText", "final_output_behavior", "guard_tool", "tool_definition", "unknown_tool"]
-
 _TRIPWIRES = (
     InputGuardrailTripwireTriggered,
     OutputGuardrailTripwireTriggered,
