@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host.calls import encode_unreadable_call
+from pokayoke.adapters._host.extras import require_extra
 from pokayoke.adapters._host.model_client import OnText, emit_text, request_options
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
@@ -19,14 +20,11 @@ from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.messages.answers import result_message
 from pokayoke.core.messages.replies import CallIds, read_reply, to_dict
 from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
-from pokayoke.errors import MissingExtraError
 
-try:
+with require_extra("litellm"):
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
     from litellm.litellm_core_utils.streaming_handler import CustomStreamWrapper
-except ImportError as error:
-    raise MissingExtraError("litellm", "litellm") from error
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run

@@ -10,8 +10,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from pokayoke.adapters._host.extras import require_extra
 from pokayoke.core.messages.streams import Stream
-from pokayoke.errors import MissingExtraError
 
 OnText = Callable[[str], object]
 
@@ -29,10 +29,8 @@ def import_sdk(name: Literal["anthropic", "openai"]) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with require_extra(name):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name, name) from error
 
 
 def emit_text(text: str, on_text: OnText | None) -> None:

@@ -4,14 +4,12 @@ guard = pokayoke.Guard(contracts(tools, reads=["find_order"]))
 agent = Agent(client, tools=tools, middleware=middleware(guard))
 """
 
-from pokayoke.errors import MissingExtraError
+from pokayoke.adapters._host.extras import require_extra
 
-try:
+with require_extra("agent-framework-core", "agent-framework"):
     from pokayoke.adapters.agent_framework._contracts import contracts
     from pokayoke.adapters.agent_framework._middleware import middleware
     from pokayoke.adapters.agent_framework._model import calls
     from pokayoke.adapters.agent_framework._tools import message
-except ImportError as error:
-    raise MissingExtraError("agent-framework-core", "agent-framework") from error
 
 __all__ = ["calls", "contracts", "message", "middleware"]

@@ -4,14 +4,12 @@ guard = Guard(contracts(tools, reads=("find_order",)))
 agent = AssistantAgent("shop", **guarded(guard, client, tools), max_tool_iterations=10)
 """
 
-from pokayoke.errors import MissingExtraError
+from pokayoke.adapters._host.extras import require_extra
 
-try:
+with require_extra("autogen-agentchat", "autogen"):
     from pokayoke.adapters.autogen._agent import guarded
     from pokayoke.adapters.autogen._contracts import contracts
     from pokayoke.adapters.autogen._model import GuardedClient, calls, message
     from pokayoke.adapters.autogen._tools import GuardedWorkbench
-except ImportError as error:
-    raise MissingExtraError("autogen-agentchat", "autogen") from error
 
 __all__ = ["GuardedClient", "GuardedWorkbench", "calls", "contracts", "guarded", "message"]

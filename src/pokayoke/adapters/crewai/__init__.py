@@ -7,12 +7,10 @@ agent = Agent(role=..., goal=..., backstory=..., llm=llm, tools=tools)
 
 from __future__ import annotations
 
-from pokayoke.errors import MissingExtraError
+from pokayoke.adapters._host.extras import require_extra
 
-try:
+with require_extra("crewai"):
     from pokayoke.adapters.crewai._contracts import contracts
     from pokayoke.adapters.crewai._model import calls, guarded, message
-except ImportError as error:
-    raise MissingExtraError("crewai", "crewai") from error
 
 __all__ = ["calls", "contracts", "guarded", "message"]

@@ -13,6 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
+from fastmcp.server.dependencies import get_access_token
+from fastmcp.server.middleware import Middleware
+from fastmcp.tools.base import Tool
+from mcp_types import ToolAnnotations
+
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.fastmcp._contracts import list_tools
 from pokayoke.adapters.fastmcp._tools import DirectAnswer, ToolInvocation
@@ -20,15 +25,7 @@ from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.gate.rules import as_principal
 from pokayoke.core.json.dump import dump_compact
-from pokayoke.errors import MissingExtraError, UsageError
-
-try:
-    from fastmcp.server.dependencies import get_access_token
-    from fastmcp.server.middleware import Middleware
-    from fastmcp.tools.base import Tool
-    from mcp_types import ToolAnnotations
-except ImportError as error:
-    raise MissingExtraError("fastmcp", "fastmcp") from error
+from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard

@@ -9,22 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from fastmcp.exceptions import NotFoundError, ValidationError
+from fastmcp.exceptions import ToolError as FastMCPToolError
+from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, TextContent
+from pydantic_core import PydanticSerializationError
+
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.fastmcp._contracts import WRAPPED
 from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.json.dump import dump_compact
-from pokayoke.errors import MissingExtraError, ToolError
-
-try:
-    from fastmcp.exceptions import NotFoundError, ValidationError
-    from fastmcp.exceptions import ToolError as FastMCPToolError
-    from fastmcp.tools.base import InputRequiredToolResult, ToolResult
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, TextContent
-    from pydantic_core import PydanticSerializationError
-except ImportError as error:
-    raise MissingExtraError("fastmcp", "fastmcp") from error
+from pokayoke.errors import ToolError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard

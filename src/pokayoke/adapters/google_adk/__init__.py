@@ -9,10 +9,13 @@ drops a text that it cannot parse, before any plugin sees it.
 
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters.google_adk._contracts import contracts
-from pokayoke.adapters.google_adk._model import calls
-from pokayoke.adapters.google_adk._run import GuardPlugin
-from pokayoke.adapters.google_adk._tools import message
+from pokayoke.adapters._host.extras import require_extra
+
+with require_extra("google-adk"):
+    from pokayoke.adapters.google_adk._contracts import contracts
+    from pokayoke.adapters.google_adk._model import calls
+    from pokayoke.adapters.google_adk._run import GuardPlugin
+    from pokayoke.adapters.google_adk._tools import message
 
 if TYPE_CHECKING:
     from pokayoke.adapters.google_adk._litellm import GuardClient
@@ -24,6 +27,7 @@ def __getattr__(name: str) -> Any:
     """Import `GuardClient` on first use: it needs LiteLLM, which ADK does not install."""
     if name != "GuardClient":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pokayoke.adapters.google_adk._litellm import GuardClient  # noqa: PLC0415 - as above
+    with require_extra("litellm"):
+        from pokayoke.adapters.google_adk._litellm import GuardClient  # noqa: PLC0415 - as above
 
     return GuardClient

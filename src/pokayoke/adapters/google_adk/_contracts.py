@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
+
 from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
 from pokayoke.core.contract.contract import Contract
-from pokayoke.errors import MissingExtraError, UsageError
-
-try:
-    from google.adk.tools.agent_tool import AgentTool
-    from google.adk.tools.base_tool import BaseTool
-    from google.adk.tools.function_tool import FunctionTool
-except ImportError as error:
-    raise MissingExtraError("google-adk", "google-adk") from error
+from pokayoke.errors import UsageError
 
 # The modules of ADK's tools that steer ADK itself; every other tool of ADK's reaches something outside.
 _ADK_TOOL_MODULES = (

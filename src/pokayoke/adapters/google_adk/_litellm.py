@@ -11,17 +11,13 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
+from google.adk.models.lite_llm import LiteLLMClient
+
 from pokayoke.adapters.google_adk._model import KEY, OriginalCalls, original_calls_var
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
-from pokayoke.errors import MissingExtraError
-
-try:
-    from google.adk.models.lite_llm import LiteLLMClient
-except ImportError as error:
-    raise MissingExtraError("litellm", "litellm") from error
 
 
 class GuardClient(LiteLLMClient):

@@ -14,6 +14,11 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
+from google.adk.models.llm_response import LlmResponse
+from google.adk.models.registry import LLMRegistry
+from google.adk.tools.base_tool import BaseTool
+from google.genai import types
+
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, effective_call, encode_unreadable_call
 from pokayoke.adapters._host.model import ModelSide
@@ -24,15 +29,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.streams import CUT_STOP_REASON
-from pokayoke.errors import MissingExtraError, UsageError
-
-try:
-    from google.adk.models.llm_response import LlmResponse
-    from google.adk.models.registry import LLMRegistry
-    from google.adk.tools.base_tool import BaseTool
-    from google.genai import types
-except ImportError as error:
-    raise MissingExtraError("google-adk", "google-adk") from error
+from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run

@@ -10,6 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from google.adk.agents.run_config import ToolThreadPoolConfig
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
 from msgspec import structs
 
 from pokayoke.adapters._host.calls import decode_call, is_encoded_call
@@ -26,15 +30,7 @@ from pokayoke.adapters.google_adk._tools import (
     wrap_run_async,
 )
 from pokayoke.core.call import Finding
-from pokayoke.errors import MissingExtraError, UsageError
-
-try:
-    from google.adk.agents.run_config import ToolThreadPoolConfig
-    from google.adk.plugins.base_plugin import BasePlugin
-    from google.adk.tools.agent_tool import AgentTool
-    from google.adk.tools.base_tool import BaseTool
-except ImportError as error:
-    raise MissingExtraError("google-adk", "google-adk") from error
+from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
+from google.genai import types
 from msgspec import structs
 
 from pokayoke.adapters._host.approvals import PersonAnswer
@@ -25,12 +26,7 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.stop_reasons import is_cut
-from pokayoke.errors import MissingExtraError, ToolError
-
-try:
-    from google.genai import types
-except ImportError as error:
-    raise MissingExtraError("google-adk", "google-adk") from error
+from pokayoke.errors import ToolError
 
 _TRANSFER = "transfer_to_agent"
 _CONTROL_ACTIONS = ("escalate", "transfer_to_agent", "skip_summarization")

@@ -11,12 +11,10 @@ chat, tool_node = guarded.bind(model, tools), guarded.tool_node(tools)
 
 from __future__ import annotations
 
-from pokayoke.errors import MissingExtraError
+from pokayoke.adapters._host.extras import require_extra
 
-try:
+with require_extra("langchain"):
     from pokayoke.adapters.langchain._contracts import contracts
     from pokayoke.adapters.langchain._middleware import GuardMiddleware, calls, message
-except ImportError as error:
-    raise MissingExtraError("langchain", "langchain") from error
 
 __all__ = ["GuardMiddleware", "calls", "contracts", "message"]

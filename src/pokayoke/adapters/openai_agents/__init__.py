@@ -5,13 +5,11 @@ runner = GuardedRunner(guard)
 result = await runner.run(agent, "Refund my order.")
 """
 
-from pokayoke.errors import MissingExtraError
+from pokayoke.adapters._host.extras import require_extra
 
-try:
+with require_extra("openai-agents"):
     from pokayoke.adapters.openai_agents._contracts import contracts
     from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider, calls, message
     from pokayoke.adapters.openai_agents._runner import GuardedRunner
-except ImportError as error:
-    raise MissingExtraError("openai-agents", "openai-agents") from error
 
 __all__ = ["GuardedModel", "GuardedProvider", "GuardedRunner", "calls", "contracts", "message"]

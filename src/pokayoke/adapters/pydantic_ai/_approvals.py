@@ -11,17 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests, RunContext, ToolApproved, ToolDenied
 
 from pokayoke.adapters._host.approvals import PersonAnswer, answer_question_async, call_denied, find_question
 from pokayoke.core.call import ToolCall, Verdict
-from pokayoke.errors import MissingExtraError, StoreError
-
-try:
-    from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.messages import ToolCallPart
-    from pydantic_ai.tools import DeferredToolRequests, RunContext, ToolApproved, ToolDenied
-except ImportError as error:
-    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
+from pokayoke.errors import StoreError
 
 if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
-from pokayoke.errors import MissingExtraError, UsageError
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.tools import RunContext, Tool, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.usage import RunUsage
 
-try:
-    from pydantic_ai.models.test import TestModel
-    from pydantic_ai.tools import RunContext, Tool, ToolDefinition
-    from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
-    from pydantic_ai.usage import RunUsage
-except ImportError as error:
-    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
+from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.errors import UsageError
 
 
 async def definitions(*toolsets: Any, deps: Any = None) -> list[ToolDefinition]:

@@ -12,6 +12,24 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings, ToolOrOutput
+from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+
 from pokayoke.adapters._host.calls import ReplyCall
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
@@ -19,28 +37,7 @@ from pokayoke.adapters._host.visibility import OfferedTools, is_hidden
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
-from pokayoke.errors import MissingExtraError, UsageError
-
-try:
-    from pydantic import TypeAdapter
-    from pydantic_ai.messages import (
-        ModelMessage,
-        ModelRequest,
-        ModelResponse,
-        RetryPromptPart,
-        TextPart,
-        ThinkingPart,
-        ToolCallPart,
-        ToolReturnPart,
-        UserPromptPart,
-    )
-    from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
-    from pydantic_ai.models.wrapper import WrapperModel
-    from pydantic_ai.settings import ModelSettings, ToolOrOutput
-    from pydantic_ai.tools import RunContext, ToolDefinition
-    from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
-except ImportError as error:
-    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
+from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun

@@ -14,6 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.output import OutputContext
+from pydantic_ai.tools import RunContext, ToolDefinition
+
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.pydantic_ai._approvals import may_defer, pass_answer, show_effective_call
 from pokayoke.adapters.pydantic_ai._model import (
@@ -29,17 +36,6 @@ from pokayoke.adapters.pydantic_ai._model import (
 )
 from pokayoke.adapters.pydantic_ai._tools import CONTROL_EXCEPTIONS, Handler, ToolInvocation, call_deferred
 from pokayoke.core.call import ToolCall
-from pokayoke.errors import MissingExtraError
-
-try:
-    from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
-    from pydantic_ai.messages import ModelResponse, ToolCallPart
-    from pydantic_ai.models import Model, ModelRequestContext
-    from pydantic_ai.output import OutputContext
-    from pydantic_ai.tools import RunContext, ToolDefinition
-except ImportError as error:
-    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
 if TYPE_CHECKING:
     from pokayoke.runtime.guard.guard import Guard

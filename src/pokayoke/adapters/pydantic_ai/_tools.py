@@ -10,6 +10,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pydantic_core
+from pydantic import ValidationError
+from pydantic_ai.exceptions import (
+    ApprovalRequired,
+    CallDeferred,
+    ModelRetry,
+    SkipToolExecution,
+    SkipToolValidation,
+    ToolFailed,
+    ToolFailedError,
+    ToolRetryError,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
+from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart
+from pydantic_ai.messages import is_multi_modal_content as is_file
+from pydantic_ai.tools import RunContext
+from pydantic_ai.toolsets import ToolsetTool
+
 from pokayoke.adapters._host.approvals import PersonAnswer
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.pydantic_ai._approvals import person_answer
@@ -20,29 +39,6 @@ from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.model_text import result_text
 from pokayoke.core.output.preview import build_preview
-from pokayoke.errors import MissingExtraError
-
-try:
-    import pydantic_core
-    from pydantic import ValidationError
-    from pydantic_ai.exceptions import (
-        ApprovalRequired,
-        CallDeferred,
-        ModelRetry,
-        SkipToolExecution,
-        SkipToolValidation,
-        ToolFailed,
-        ToolFailedError,
-        ToolRetryError,
-        UnexpectedModelBehavior,
-        UsageLimitExceeded,
-    )
-    from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart
-    from pydantic_ai.messages import is_multi_modal_content as is_file
-    from pydantic_ai.tools import RunContext
-    from pydantic_ai.toolsets import ToolsetTool
-except ImportError as error:
-    raise MissingExtraError("pydantic-ai-slim", "pydantic-ai") from error
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
