@@ -14,6 +14,8 @@ from pokayoke.adapters._host.calls import (
     decode_call,
     encode_call,
     encode_unreadable_call,
+    find_tool_name,
+    parse_object,
     restore_call,
 )
 from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
@@ -108,3 +110,18 @@ def test_a_model_reads_the_call_that_it_wrote(name, arguments, shown):
     assert restore_call(held, text) == (shown[0], shown[1] or text)
     assert restore_call("put", '{"key": "a"}') == ("put", '{"key": "a"}')
     assert restore_call(UNKNOWN_TOOL_NAME, "no JSON") == (UNKNOWN_TOOL_NAME, "no JSON")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [('{"a": 1}', {"a": 1}), ("[1]", None), ("null", None), ('{"a"', None), ("[" * 100_000, None), ({}, None)]
+)  # fmt: skip
+def test_an_argument_text_is_read_as_a_framework_reads_it(text, value):
+    """What is no JSON object, or no text at all, gives None."""
+    assert parse_object(text) == value
+
+
+def test_a_name_is_found_among_the_tools_that_the_framework_has():
+    """Another spelling means the tool; a contract alone, or a name without one, means none of them."""
+    tools = [ToolDescription(name, "", {"type": "object"}) for name in ("get_order", "refund")]
+    run = pokayoke.Guard(build_contracts(tools)).run()
+    assert [find_tool_name(run, name, ["get_order"]) for name in ("Get-Order", "refund", "fly")] == ["get_order", None, None]  # fmt: skip

@@ -1,6 +1,7 @@
 """Snapshots: which tools a caller is offered, and the plan that a name means."""
 
 import pytest
+from msgspec import structs
 
 from pokayoke import Contract, Policy
 from pokayoke.core.flow.plan import build_snapshot
@@ -66,3 +67,10 @@ def test_a_snapshot_finds_plans_by_spelling():
     taken = build_snapshot([contract()], Policy())
     assert taken.find_plan("Tool").contract.name == "tool"
     assert taken.find_plan("other").code == "unknown_tool"
+
+
+def test_a_snapshot_finds_contracts_in_force():
+    """A name gives its contract in any spelling, unless it means none or its version was withdrawn."""
+    taken = build_snapshot([contract()], Policy())
+    assert [getattr(taken.find_contract(name), "name", None) for name in ("Tool", "other")] == ["tool", None]
+    assert structs.replace(taken, plans={}).find_contract("tool") is None

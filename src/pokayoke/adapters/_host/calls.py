@@ -10,7 +10,7 @@ import json
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -76,13 +76,25 @@ def decode_call(ident: str | None, name: str, arguments: Any) -> ToolCall:
     return ToolCall(ident or "", name, given if given is not None else str(arguments or ""))
 
 
-def is_plain_object(text: Any) -> bool:
-    """Return whether a framework can parse this argument text as it stands, and it does not look like a wrapper."""
+def parse_object(text: Any) -> dict[str, Any] | None:
+    """Return an argument text as a framework's own parser reads it; None if it is no object to that parser."""
     try:
         parsed = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
-        return False
-    return isinstance(parsed, dict) and UNKNOWN_TOOL_NAME not in parsed
+        return None
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else None
+
+
+def is_plain_object(text: Any) -> bool:
+    """Return whether a framework can parse this argument text as it stands, and it does not look like a wrapper."""
+    parsed = parse_object(text)
+    return parsed is not None and UNKNOWN_TOOL_NAME not in parsed
+
+
+def find_tool_name(run: Run, name: str, tools: Container[str]) -> str | None:
+    """Return the name in `tools` that the name a model wrote means; None if a framework has no such tool."""
+    contract = run.snapshot.find_contract(name)
+    return contract.name if contract is not None and contract.name in tools else None
 
 
 def encode_call(run: Run, call: ToolCall, tools: Container[str]) -> tuple[str, str]:
@@ -99,11 +111,7 @@ def encode_call(run: Run, call: ToolCall, tools: Container[str]) -> tuple[str, s
     is_known = call.name in tools
     if is_known and not is_cut(call.stop_reason) and is_plain_object(call.arguments):
         return call.name, cast("str", call.arguments)
-    name = call.name
-    if not is_known:
-        plan = run.snapshot.find_plan(name)
-        spelled = UNKNOWN_TOOL_NAME if isinstance(plan, Finding) else plan.contract.name
-        name = spelled if spelled in tools else UNKNOWN_TOOL_NAME
+    name = call.name if is_known else find_tool_name(run, call.name, tools) or UNKNOWN_TOOL_NAME
     return name, json.dumps(encode_unreadable_call(call, name=not is_known), ensure_ascii=False)
 
 

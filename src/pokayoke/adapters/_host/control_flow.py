@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.core.call import Blame, Finding
+from pokayoke.core.call import Blame
 from pokayoke.core.flow.steps import ToolNotStarted
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def invoke_without_tool(run: Run, name: str) -> Invoke | None:
     The guard answers calls of unknown names and of its own paging tool. A tool that has a contract, and that the
     agent does not have now, is not started, which is the model's mistake.
     """
-    plan = run.snapshot.find_plan(name)
-    if isinstance(plan, Finding) or plan.contract is run.guard.pager:
+    contract = run.snapshot.find_contract(name)
+    if contract is None or contract is run.guard.pager:
         return None
-    return not_started(f"{plan.contract.name} is not among the tools of the agent now", blame="model")
+    return not_started(f"{contract.name} is not among the tools of the agent now", blame="model")
 
 
 class ControlFlow:

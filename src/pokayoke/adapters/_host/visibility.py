@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.values import read_field
 
@@ -31,9 +30,7 @@ def paging_tool(run: Run) -> Contract | None:
     if not run.progress.texts.any:
         return None
     own = run.guard.pager
-    plan = run.snapshot.find_plan(own.name)
-    ours = not isinstance(plan, Finding) and plan.contract is own
-    return own if ours and not is_hidden(run, own.name) else None
+    return own if run.snapshot.find_contract(own.name) is own and not is_hidden(run, own.name) else None
 
 
 def allowed_tool_choice(run: Run, choice: Any) -> Any:

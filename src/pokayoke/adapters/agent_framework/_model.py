@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
 
-from pokayoke.adapters._host.calls import ReplyCall, effective_call
+from pokayoke.adapters._host.calls import ReplyCall, effective_call, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
 from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, PendingCall, call_arguments, readable_arguments
 from pokayoke.adapters.agent_framework._tools import Placeholder
-from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class ModelRequest(ModelSide):
                 content.arguments, said = effective[1], copy.deepcopy(effective[1])
             self._runs.keep_call(content.id, PendingCall(self.adapter_run, call, said))
             if call.name not in names:
-                content.name = _framework_name(run, call.name, names)
+                content.name = find_tool_name(run, call.name, names) or history_name(call.name)
             if content.name not in names:
                 names.add(content.name)
                 tools.append(Placeholder(content.name))
@@ -222,14 +222,6 @@ def _last_contents(response: Any) -> list[Any]:
         response.messages = [Message("assistant", [])]
     response.messages[-1].contents = list(response.messages[-1].contents)
     return response.messages[-1].contents  # type: ignore[no-any-return]  # the framework is Any here
-
-
-def _framework_name(run: Run, name: str, names: Iterable[str]) -> str:
-    """Return the name under which the framework answers a call of a name it does not know."""
-    plan = run.snapshot.find_plan(name)
-    if not isinstance(plan, Finding) and plan.contract.name in names:
-        return plan.contract.name
-    return history_name(name)
 
 
 def _is_local_call(content: Any) -> bool:

@@ -7,7 +7,6 @@ of another session.
 from __future__ import annotations
 
 import contextlib
-import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +17,7 @@ from agent_framework import ChatContext, FunctionInvocationContext, _tools
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.calls import decode_call, encode_unreadable_call, is_encoded_call
+from pokayoke.adapters._host.calls import decode_call, encode_unreadable_call, is_encoded_call, parse_object
 from pokayoke.adapters._host.model import texts_since_reply
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.core.call import ToolCall
@@ -148,15 +147,10 @@ def call_arguments(content: Any) -> str | dict[str, Any]:
 
 def readable_arguments(call: ToolCall) -> tuple[Any, Any]:
     """Return arguments for the history, which are the model's own text if it is sound, and their value."""
-    text = call.arguments
-    if isinstance(text, str) and not is_cut(call.stop_reason):
-        try:
-            parsed = json.loads(text)
-        except (ValueError, RecursionError):
-            parsed = None
-        # Arguments that look like a wrapper are wrapped themselves.
-        if isinstance(parsed, dict) and not is_encoded_call(parsed):
-            return text, parsed
+    parsed = None if is_cut(call.stop_reason) else parse_object(call.arguments)
+    # Arguments that look like a wrapper are wrapped themselves.
+    if parsed is not None and not is_encoded_call(parsed):
+        return call.arguments, parsed
     return encode_unreadable_call(call), None
 
 

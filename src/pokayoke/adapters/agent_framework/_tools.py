@@ -26,7 +26,7 @@ from agent_framework import (
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.agent_framework._approvals import approved_by_person
 from pokayoke.adapters.agent_framework._contracts import ToolNotStartedError
-from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.call import Outcome, ToolCall
 
 if TYPE_CHECKING:
     from pokayoke.adapters._host.approvals import PersonAnswer
@@ -124,10 +124,8 @@ class ToolInvocation(ToolSide):
 
     def missing_tool(self, run: Run, name: str) -> Invoke | None:
         """Return how a call without a tool runs; here also by the contract's own handler."""
-        plan = run.snapshot.find_plan(name)
-        if not isinstance(plan, Finding) and plan.contract.handler is not None:
-            return None
-        return super().missing_tool(run, name)
+        contract = run.snapshot.find_contract(name)
+        return None if contract is not None and contract.handler is not None else super().missing_tool(run, name)
 
     def person_answer(self, approval: str) -> PersonAnswer | None:
         return approved_by_person(self._context, approval, self._approver)

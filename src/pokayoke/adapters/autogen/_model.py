@@ -35,6 +35,7 @@ from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
 from pokayoke.adapters.autogen._run import AgentRun
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
+from pokayoke.core.messages.messages import text_of
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -226,9 +227,7 @@ def _known_ids(messages: Sequence[Any]) -> Iterator[str]:
 def _role_and_text(one: Any) -> tuple[str | None, str]:
     """Return role and text of a message, for `texts_since_reply`."""
     if isinstance(one, UserMessage):
-        content = one.content
-        text = content if isinstance(content, str) else "\n".join(part for part in content if isinstance(part, str))
-        return "user", text
+        return "user", text_of(one)
     return ("reply" if isinstance(one, (AssistantMessage, FunctionExecutionResultMessage)) else None), ""
 
 

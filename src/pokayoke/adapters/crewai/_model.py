@@ -24,13 +24,20 @@ from crewai import BaseLLM
 from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
 from crewai.llms.base_llm import call_stream_override
 
-from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call, is_encoded_call
+from pokayoke.adapters._host.calls import (
+    ReplyCall,
+    effective_call,
+    encode_unreadable_call,
+    find_tool_name,
+    is_encoded_call,
+    parse_object,
+)
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.adapters.crewai._contracts import crewai_name
 from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRun, AgentRuns, PendingCall, Who
 from pokayoke.adapters.crewai._tools import GuardedTool, require_guarded
-from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -187,7 +194,7 @@ class ModelRequest(ModelSide):
         """Return a call as CrewAI takes it to a tool."""
         name = self._target_tool(call)
         text = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, default=str)
-        given = _parse_object(text)
+        given = parse_object(text)
         sound = None if is_cut(call.stop_reason) else given
         if name is None:
             # A tool of CrewAI's own has no contract, but a cut message runs no call of it either.
@@ -210,9 +217,8 @@ class ModelRequest(ModelSide):
 
     def _target_tool(self, call: ToolCall) -> str | None:
         """Return the tool that answers a call; None if CrewAI has one that is not guarded."""
-        found = self.adapter_run.run.snapshot.find_plan(call.name)
-        if not isinstance(found, Finding) and found.contract.name in self._offered:
-            return found.contract.name
+        if (name := find_tool_name(self.adapter_run.run, call.name, self._offered)) is not None:
+            return name
         own = crewai_name(call.name) in self._offered or UNKNOWN_TOOL_NAME not in self._offered
         return None if own else UNKNOWN_TOOL_NAME
 
@@ -275,15 +281,6 @@ def _new_token() -> str:
     return f"{process_token()}-{next(_counter):x}"
 
 
-def _parse_object(text: str) -> dict[str, Any] | None:
-    """Return a text as CrewAI will read it; None if it is no object."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _user_text(messages: list[Any]) -> str:
     """Return the latest message of the user."""
     content = next((one.get("content") for one in reversed(messages) if one.get("role") == "user"), None)
@@ -329,7 +326,7 @@ def _restore_calls(agent_run: AgentRun, said: dict[str, Any]) -> dict[str, str]:
         if TOKEN in function["arguments"]:
             # The last one: a model may have written something that looks like a token.
             kept = next(map(agent_run.restored.get, reversed(_TOKENS.findall(function["arguments"]))), None)
-            rest = {key: value for key, value in (_parse_object(function["arguments"]) or {}).items() if key != TOKEN}
+            rest = {key: value for key, value in (parse_object(function["arguments"]) or {}).items() if key != TOKEN}
             function.update(kept or {"arguments": json.dumps(rest)})
             names[one["id"]] = function["name"]
     parts = agent_run.restored.get("parts") if names else None

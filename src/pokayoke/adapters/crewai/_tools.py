@@ -17,11 +17,11 @@ from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 from msgspec import structs
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from pokayoke.adapters._host.calls import effective_call, encode_unreadable_call
+from pokayoke.adapters._host.calls import effective_call, encode_unreadable_call, find_tool_name
 from pokayoke.adapters._host.run import AdapterRun, value_as_text
 from pokayoke.adapters.crewai._contracts import ToolNotStartedError, crewai_name
 from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRuns
-from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
@@ -97,18 +97,16 @@ class GuardedTool(BaseTool):
 
     def _find_tool(self, adapter_run: AdapterRun, name: str) -> GuardedTool | None:
         """Return the guarded tool that a name means."""
-        plan = adapter_run.run.snapshot.find_plan(name)
-        found: GuardedTool | None = None if isinstance(plan, Finding) else self._runs.tools.get(plan.contract.name)
+        found: GuardedTool | None = self._runs.tools.get(find_tool_name(adapter_run.run, name, self._runs.tools))
         return found
 
     def _choose_invoke(self, adapter_run: AdapterRun, call: ToolCall) -> Invoke | None:
         """Return how the tool for unknown calls runs a call: by the tool that it means, or by the guard's handler."""
         if (tool := self._find_tool(adapter_run, call.name)) is not None:
             return tool._run_inner_tool  # noqa: SLF001 - its own class
-        plan = adapter_run.run.snapshot.find_plan(call.name)
-        if isinstance(plan, Finding) or plan.contract is adapter_run.run.guard.pager:
-            return None
-        return None if plan.contract.handler is not None else _raise_missing
+        contract = adapter_run.run.snapshot.find_contract(call.name)
+        has_answer = contract is None or contract is adapter_run.run.guard.pager or contract.handler is not None
+        return None if has_answer else _raise_missing
 
     def _apply_hooks(self, adapter_run: AdapterRun, call: ToolCall) -> ToolCall | None:
         """Return a call as the user's hooks leave it, or None if one stops it: CrewAI has shown them another tool."""

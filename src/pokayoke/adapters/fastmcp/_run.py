@@ -21,7 +21,7 @@ from mcp_types import ToolAnnotations
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.fastmcp._contracts import list_tools
 from pokayoke.adapters.fastmcp._tools import DirectAnswer, ToolInvocation
-from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.gate.rules import as_principal
 from pokayoke.core.json.dump import dump_compact
@@ -78,8 +78,8 @@ class GuardMiddleware(Middleware):
         # There are no turns of a user here, so nothing else would end a streak of failures.
         adapter_run.run.rounds.clear()
         call = ToolCall(_request_id(context.fastmcp_context), asked.name, _call_arguments(asked.arguments))
-        plan = adapter_run.run.snapshot.find_plan(call.name)
-        name = call.name if isinstance(plan, Finding) else plan.contract.name
+        contract = adapter_run.run.snapshot.find_contract(call.name)
+        name = call.name if contract is None else contract.name
         invocation = ToolInvocation(self.guard, context, call_next, name, self._wrapped)
         try:
             outcome = await invocation.take_call(adapter_run, call, has_tool=name != self.guard.pager.name)
@@ -127,7 +127,7 @@ def guard_server(server: Any, guard: Guard, **options: Any) -> GuardMiddleware:
     if lacking := sorted(
         one.name
         for one in list_tools(server)
-        if isinstance(known.find_plan(one.name), Finding) and one.name not in options.get("unguarded", ())
+        if known.find_contract(one.name) is None and one.name not in options.get("unguarded", ())
     ):
         raise UsageError(f"no contract for {', '.join(lacking)}: call contracts(server) after all tools are there")
     server.add_middleware(middleware)

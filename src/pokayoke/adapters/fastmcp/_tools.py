@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.fastmcp._contracts import WRAPPED
-from pokayoke.core.call import Finding, Outcome
+from pokayoke.core.call import Outcome
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.errors import ToolError
@@ -97,8 +97,8 @@ class ToolInvocation(ToolSide):
 
     def _has_lost_value(self, outcome: Outcome) -> bool:
         """Return whether a program expects a value that a repeated call no longer has."""
-        plan = self._guard.snapshot.find_plan(outcome.tool)
-        promised = None if isinstance(plan, Finding) else plan.contract.output
+        contract = self._guard.snapshot.find_contract(outcome.tool)
+        promised = None if contract is None else contract.output
         return outcome.value is None and promised is not None and not promised.accepts(None)
 
     async def _is_wrapped(self, name: str) -> bool:

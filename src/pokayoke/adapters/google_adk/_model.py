@@ -24,7 +24,7 @@ from pokayoke.adapters._host.calls import ReplyCall, decode_call, effective_call
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import AdapterRun, RequestShape
 from pokayoke.adapters._host.visibility import is_hidden, paging_tool
-from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -135,8 +135,8 @@ class AgentModelSide(ModelSide):
         """Write the calls into the reply as ADK may hold them."""
         run = self.adapter_run.run
         for one, call in zip(self._asked, calls, strict=True):
-            plan = run.snapshot.find_plan(call.name)
-            name = history_name(call.name) if isinstance(plan, Finding) else plan.contract.name
+            contract = run.snapshot.find_contract(call.name)
+            name = history_name(call.name) if contract is None else contract.name
             given = encode_unreadable_call(call)
             _rewrite_call(one, call.id, name, (effective_call(run, call, given) or (name, given))[1])
             self.written.put(call.id, (call, copy.deepcopy(one.args)))

@@ -29,7 +29,6 @@ from pokayoke.adapters.google_adk._tools import (
     verdict_changed,
     wrap_run_async,
 )
-from pokayoke.core.call import Finding
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,14 +116,14 @@ class GuardPlugin(BasePlugin):
         elif not is_encoded_call(shown) and tool_args != shown:  # a plugin before this one has changed them
             call = structs.replace(call, arguments=dict(tool_args))
         run = adapter_run.run
-        plan = run.snapshot.find_plan(call.name)
+        contract = run.snapshot.find_contract(call.name)
         nested = (tool_context.session.id, f"{run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
         _outer_run_var.set(nested)
         is_missing = type(tool) in (BaseTool, PagingTool)  # ADK makes a `BaseTool` for a tool the agent does not have
-        if is_missing or (not isinstance(plan, Finding) and plan.contract.name != tool.name):
+        if is_missing or (contract is not None and contract.name != tool.name):
             outcome = await adapter_run.acall(call, invoke_without_tool(run, call.name))
             return result_for_adk(outcome, tool_context)
-        if isinstance(plan, Finding):
+        if contract is None:
             self._require_contracts(adapter_run, {tool.name: tool})
             return await pass_unguarded_tool(tool, tool_args, adapter_run, call)
         expected = tool_args
@@ -160,7 +159,7 @@ class GuardPlugin(BasePlugin):
         if known[0] is not snapshot:
             known = adapter_run.notes["known"] = (snapshot, set())
         for name in tools.keys() - known[1]:
-            is_unknown = isinstance(snapshot.find_plan(name), Finding)
+            is_unknown = snapshot.find_contract(name) is None
             if is_unknown and name not in self._unguarded and not is_framework_tool(tools[name]):
                 raise UsageError(
                     f"the tool {name!r} has no contract: hand it to contracts(...), or name it in "

@@ -10,14 +10,13 @@ cache, is read from the message, as far as LangChain has kept it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 
-from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
+from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call, parse_object
 from pokayoke.adapters._host.proxy import Proxy
 from pokayoke.adapters.langchain._wrapper import wrap_object
 from pokayoke.core.call import ToolCall
@@ -171,13 +170,8 @@ def _merge_captured(found: list[ReplyCall], captured: list[ReplyCall]) -> list[R
 
 def _is_edited(text: str, given: Any) -> bool:
     """Return whether arguments are not those of a text that is sound JSON."""
-    if not isinstance(given, dict):
-        return False
-    try:
-        written = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(written, dict) and written != given
+    written = parse_object(text) if isinstance(given, dict) else None
+    return written is not None and written != given
 
 
 def _order_by_content(found: list[ReplyCall], content: list[Any]) -> list[ReplyCall]:

@@ -23,6 +23,7 @@ from pokayoke.adapters.openai_agents._approvals import answer_interruptions, rec
 from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider
 from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run
 from pokayoke.adapters.openai_agents._tools import ObservedMCPServer, final_output_behavior, guard_tool
+from pokayoke.core.messages.messages import text_of
 from pokayoke.errors import UsageError
 
 if TYPE_CHECKING:
@@ -237,13 +238,4 @@ def _user_texts(given: Any) -> list[str]:
         return [given]
     roles = {"user": "user", "system": None, "developer": None}
     items = given if isinstance(given, list) else []
-    return texts_since_reply(
-        (roles.get(item.get("role"), "reply"), _content_text(item.get("content"))) for item in reversed(items)
-    )
-
-
-def _content_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
+    return texts_since_reply((roles.get(item.get("role"), "reply"), text_of(item)) for item in reversed(items))

@@ -30,11 +30,11 @@ from pydantic_ai.settings import ModelSettings, ToolOrOutput
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
-from pokayoke.adapters._host.calls import ReplyCall
+from pokayoke.adapters._host.calls import ReplyCall, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.visibility import OfferedTools, is_hidden
-from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
 from pokayoke.errors import UsageError
@@ -253,13 +253,12 @@ def _with_model_schema(tool: ToolDefinition, run: Run) -> ToolDefinition:
     """
     if is_framework_tool(tool):
         return tool
-    plan = run.snapshot.find_plan(tool.name)
-    if isinstance(plan, Finding):
+    contract = run.snapshot.find_contract(tool.name)
+    if contract is None:
         raise UsageError(
             f"the agent offers {tool.name!r}, and the guard has no contract for it: build one with contracts([...]), "
             "for an MCP server or a wrapped toolset with contracts(await definitions(toolset))"
         )
-    contract = plan.contract
     return tool if contract.key_argument is None else replace(tool, parameters_json_schema=contract.model_schema)
 
 
@@ -308,9 +307,8 @@ def framework_names(run: Run, ctx: RunContext[Any], parts: Iterable[ToolCallPart
 
 
 def _framework_name(run: Run, name: str, tools: dict[str, ToolsetTool[Any]]) -> str:
-    plan = run.snapshot.find_plan(name)
-    if not isinstance(plan, Finding) and plan.contract.name in tools:
-        return plan.contract.name
+    if (known := find_tool_name(run, name, tools)) is not None:
+        return known
     placeholder = ToolDefinition(name=name, metadata=_PLACEHOLDER)
     tools[name] = ToolsetTool(toolset=_NO_TOOLS, tool_def=placeholder, max_retries=0, args_validator=_ANYTHING)
     return name

@@ -33,7 +33,7 @@ from pokayoke.adapters._host.approvals import PersonAnswer
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.pydantic_ai._approvals import person_answer
 from pokayoke.adapters.pydantic_ai._model import user_text
-from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.output.content_blocks import as_blocks
@@ -83,9 +83,8 @@ class ToolInvocation(ToolSide):
     def bind_execution(self, run: Run, context: RunContext[Any], execute: Handler) -> None:
         """Take the framework's execution; `context` is that of the tool."""
         self._context, self._execute = context, execute
-        plan = run.snapshot.find_plan(self.call.name)
-        if not isinstance(plan, Finding):
-            self._reads, self._has_schema = plan.contract.effect == "read", plan.contract.output is not None
+        if (contract := run.snapshot.find_contract(self.call.name)) is not None:
+            self._reads, self._has_schema = contract.effect == "read", contract.output is not None
 
     def person_answer(self, approval: str) -> PersonAnswer | None:  # noqa: ARG002 - the framework knows one question
         """Return the yes with which the framework runs a call that waited for a person."""

@@ -104,6 +104,11 @@ class Snapshot(msgspec.Struct, frozen=True):
         plan = self.plans.get(found.id)
         return plan if plan is not None else withdrawn_finding(found.name, found.version)
 
+    def find_contract(self, name: str) -> Contract | None:
+        """Return the contract in force that a name means; None if it means none."""
+        found = self.catalogue.find_contract(name)
+        return found if found is not None and found.id in self.plans else None
+
     def has_effect(self, contract_id: str | None) -> bool:
         """Say whether the contract of this id has an effect; False if there is none."""
         plan = self.plans.get(contract_id or "")
