@@ -9,7 +9,7 @@ import pokayoke
 from pokayoke import ToolCall
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
 from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
-from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, value_as_text
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall, value_as_text
 from pokayoke.errors import UsageError
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -241,3 +241,11 @@ def test_a_durable_store_never_takes_a_passing_id_for_a_lasting_one(monkeypatch,
     assert back.run.id != first
     assert back.call(ToolCall("c", "put", {"key": "a"}), lambda _: "done").findings[0].code == "no_scope"
     store.close()
+
+
+def test_a_waiting_call_takes_the_arguments_that_others_have_changed():
+    """As long as a framework holds what it was given, the call is the one that the model wrote."""
+    call = pokayoke.ToolCall("c", "refund", "{'order': 'A1'}")
+    pending = PendingCall(AdapterRun(pokayoke.Guard([]).run()), call, {"order": "A1"})
+    assert pending.with_arguments({"order": "A1"}) is call
+    assert pending.with_arguments({"order": "B2"}) == pokayoke.ToolCall("c", "refund", {"order": "B2"})

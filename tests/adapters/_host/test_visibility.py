@@ -3,7 +3,7 @@
 import pytest
 
 import pokayoke
-from pokayoke.adapters._host.visibility import OfferedTools, ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
+from pokayoke.adapters._host.visibility import OfferedTools, allowed_tool_choice, is_hidden, paging_tool
 
 READ = {"effect": "read", "output_schema": "text"}
 
@@ -17,23 +17,23 @@ def test_a_look_holds_until_something_of_it_changes():
     """Other tools, another order, another caller or other contracts: each wants another look."""
     guard = pokayoke.Guard([contract("find")])
     run, tools = guard.run(principal="ann"), [object(), object()]
-    look = ToolVisibility(run, tools)
-    assert look.is_unchanged(run, [*tools])
+    look = OfferedTools(run, tools, lambda _: None)
+    assert look.is_current(run, [*tools])
     for others in ([], tools[:1], tools[::-1], [*tools, object()]):
-        assert not look.is_unchanged(run, others)
-    assert not look.is_unchanged(guard.run(principal="bob"), tools)
+        assert not look.is_current(run, others)
+    assert not look.is_current(guard.run(principal="bob"), tools)
     guard.replace([contract("find"), contract("list")])
-    assert not look.is_unchanged(run, tools)
+    assert not look.is_current(run, tools)
 
 
 def test_a_look_ends_when_there_is_something_to_page_through():
     """A long output brings the guard's own tool for reading on."""
     guard = pokayoke.Guard([contract("find")])
     run = guard.run()
-    look = ToolVisibility(run, [])
+    look = OfferedTools(run, [], lambda _: None)
     assert paging_tool(run) is None
     run.call(pokayoke.ToolCall("1", "find", "{}"), invoke=lambda _: "line\n" * 10_000)
-    assert not look.is_unchanged(run, [])
+    assert not look.is_current(run, [])
     assert paging_tool(run) is guard.pager
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pokayoke.adapters._host.control_flow import not_started
+from pokayoke.adapters._host.control_flow import Invoke, not_started
 from pokayoke.errors import StoreError
 
 if TYPE_CHECKING:
     from pokayoke.adapters._host.run import AdapterRun
-    from pokayoke.core.call import ToolCall
+    from pokayoke.core.call import Outcome, ToolCall
     from pokayoke.core.ledger.admission import Approval
     from pokayoke.runtime.ports import GuardPort
 
@@ -43,6 +44,26 @@ async def answer_question_async(guard: GuardPort, approval: str, answer: PersonA
         await asyncio.to_thread(answer_question, guard, approval, answer)
     else:
         answer_question(guard, approval, answer)
+
+
+async def call_and_answer(
+    adapter_run: AdapterRun, call: ToolCall, invoke: Invoke | None, person_answer: Callable[[str], PersonAnswer | None]
+) -> Outcome:
+    """Take a call to its outcome, and once more if a person has answered the guard's question about it elsewhere.
+
+    Args:
+        adapter_run: the run.
+        call: the call.
+        invoke: as for `AdapterRun.acall`.
+        person_answer: returns what a person has answered to the question of that id; None if nothing.
+    """
+    outcome = await adapter_run.acall(call, invoke)
+    if outcome.status == "pending" and outcome.approval is not None:
+        answer = person_answer(outcome.approval)
+        if answer is not None:
+            await answer_question_async(adapter_run.run.guard, outcome.approval, answer)
+            outcome = await adapter_run.acall(call, invoke)
+    return outcome
 
 
 def find_question(adapter_run: AdapterRun, call: ToolCall, *, waiting: bool = False) -> Approval | None:

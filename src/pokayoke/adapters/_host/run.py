@@ -18,6 +18,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from msgspec import structs
+
 from pokayoke.adapters._host.calls import ReplyCall
 from pokayoke.adapters._host.control_flow import ControlFlow, Invoke
 from pokayoke.adapters._host.ordering import CallOrdering
@@ -49,6 +51,24 @@ class RequestShape(NamedTuple):
 
     instruction: str | None
     final: bool
+
+
+class PendingCall(NamedTuple):
+    """A call between the model's reply and its tool.
+
+    Attributes:
+        adapter_run: the run it belongs to.
+        call: as the model wrote it.
+        arguments: those that the framework was given for it; None if they could not be read.
+    """
+
+    adapter_run: AdapterRun
+    call: ToolCall
+    arguments: Any
+
+    def with_arguments(self, arguments: Any) -> ToolCall:
+        """Return the call; with these arguments if they are others than the framework was given."""
+        return self.call if arguments == self.arguments else structs.replace(self.call, arguments=arguments)
 
 
 class AdapterRun:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from pokayoke.adapters._host.approvals import PersonAnswer, answer_question_async
+from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
 from pokayoke.adapters._host.control_flow import Invoke, invoke_without_tool
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ToolSide(ABC):
         return invoke_without_tool(run, name)
 
     async def take_call(self, adapter_run: AdapterRun, call: ToolCall, *, has_tool: bool = True) -> Outcome:
-        """Take a call to its outcome, and once more if a person has answered the guard's question meanwhile.
+        """Take a call to its outcome, with what a person has answered to the guard's question meanwhile.
 
         Args:
             adapter_run: the run it belongs to.
@@ -51,10 +51,4 @@ class ToolSide(ABC):
             has_tool: False if the framework has no tool for it, see `missing_tool`.
         """
         invoke = self.run_tool if has_tool else self.missing_tool(adapter_run.run, call.name)
-        outcome = await adapter_run.acall(call, invoke)
-        if outcome.status == "pending" and outcome.approval is not None:
-            answer = self.person_answer(outcome.approval)
-            if answer is not None:
-                await answer_question_async(adapter_run.run.guard, outcome.approval, answer)
-                outcome = await adapter_run.acall(call, invoke)
-        return outcome
+        return await call_and_answer(adapter_run, call, invoke, self.person_answer)

@@ -59,33 +59,13 @@ def allowed_tool_choice(run: Run, choice: Any) -> Any:
     return {**cast("Mapping[str, Any]", choice), "allowed_tools": shown} if shown else "none"
 
 
-class ToolVisibility:
-    """Everything that decides which tools the model sees, as it was at one request.
-
-    Frameworks list the same tools for each request, so what follows from this can be cached until it changes.
-
-    Args:
-        run: the run, whose contracts, policy and principal count.
-        tools: the framework's tools.
-    """
-
-    __slots__ = ("_seen",)
-
-    def __init__(self, run: Run, tools: Iterable[Any]) -> None:
-        """Keep it."""
-        self._seen = (run.snapshot, run.principal, run.progress.texts.any, *tools)
-
-    def is_unchanged(self, run: Run, tools: Iterable[Any]) -> bool:
-        """Return whether all of it is the same now."""
-        now, seen = (run.snapshot, run.principal, run.progress.texts.any, *tools), self._seen
-        return len(now) == len(seen) and all(map(operator.is_, now, seen))
-
-
 class OfferedTools:
     """The tools of a request, as the model sees them.
 
+    Frameworks list the same tools for each request, so this can be kept while it `is_current`.
+
     Args:
-        run: the run.
+        run: the run, whose contracts, policy and principal count.
         tools: the framework's tools.
         name_of: returns the name by which a tool's contract is found; None for a tool that is not guarded.
         define: returns a tool in the framework's own type, for the guard's paging tool.
@@ -106,7 +86,7 @@ class OfferedTools:
         define: Callable[[Contract], Any] | None = None,
     ) -> None:
         """Look at every tool."""
-        self._basis = ToolVisibility(run, tools)
+        self._basis = _visibility_basis(run, tools)
         named = [(name_of(tool), tool) for tool in tools]
         self.by_name: dict[str, Any] = {name: tool for name, tool in named if name is not None}
         self.hidden: list[Any] = []
@@ -118,4 +98,10 @@ class OfferedTools:
 
     def is_current(self, run: Run, tools: Iterable[Any]) -> bool:
         """Return whether a request with these tools would show the same."""
-        return self._basis.is_unchanged(run, tools)
+        now = _visibility_basis(run, tools)
+        return len(now) == len(self._basis) and all(map(operator.is_, now, self._basis))
+
+
+def _visibility_basis(run: Run, tools: Iterable[Any]) -> tuple[Any, ...]:
+    """Return everything that decides which tools the model sees."""
+    return run.snapshot, run.principal, run.progress.texts.any, *tools

@@ -16,8 +16,9 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionT
 from pokayoke.adapters._host.calls import ReplyCall, effective_call, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
-from pokayoke.adapters._host.visibility import ToolVisibility, allowed_tool_choice, is_hidden, paging_tool
-from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, PendingCall, call_arguments, readable_arguments
+from pokayoke.adapters._host.run import PendingCall
+from pokayoke.adapters._host.visibility import OfferedTools, allowed_tool_choice, paging_tool
+from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, call_arguments, readable_arguments
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
@@ -83,19 +84,14 @@ class ModelRequest(ModelSide):
     def _visible_tools(self) -> list[Any]:
         """Return the tools that the model may see; the framework's own list if that is all of them."""
         run, tools = self.adapter_run.run, self._agent_run.tools
-        known = self._agent_run.all_visible
-        if known is not None and known.is_unchanged(run, tools):
-            return tools
-        # The type and not isinstance: the framework's classes are abstract, which makes that slow.
-        if any(type(tool) is Placeholder for tool in tools):
-            tools[:] = [tool for tool in tools if type(tool) is not Placeholder]
-        if (more := paging_tool(run)) is not None and all(tool.name != more.name for tool in tools):
-            tools.append(Placeholder(more.name, description=more.description, input_model=dict(more.input_schema)))
+        offered = self._agent_run.offered
+        if offered is None or not offered.is_current(run, tools):
+            tools[:] = [tool for tool in tools if not isinstance(tool, Placeholder)]
+            if (more := paging_tool(run)) is not None and all(tool.name != more.name for tool in tools):
+                tools.append(Placeholder(more.name, description=more.description, input_model=dict(more.input_schema)))
+            offered = self._agent_run.offered = OfferedTools(run, tools, _contract_name)
         # Another list than the framework's own: hidden tools can still be called, and are refused.
-        shown = [tool for tool in tools if not (isinstance(tool, FunctionTool) and is_hidden(run, tool.name))]
-        shows_all = len(shown) == len(tools)
-        self._agent_run.all_visible = ToolVisibility(run, tools) if shows_all else None
-        return tools if shows_all else shown
+        return [*offered.shown] if offered.hidden else tools
 
     @property
     def is_final(self) -> bool:
@@ -209,6 +205,10 @@ def _restore_calls(response: Any, items: list[Any]) -> None:
     _last_contents(response).extend(
         Content.from_function_call(item.call_id or "", item.name, arguments=item.arguments) for item in items
     )
+
+
+def _contract_name(tool: Any) -> str | None:
+    return tool.name if isinstance(tool, FunctionTool) else None
 
 
 def _drop_calls(response: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -19,12 +19,12 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import decode_call, encode_unreadable_call, is_encoded_call, parse_object
 from pokayoke.adapters._host.model import texts_since_reply
-from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 
 if TYPE_CHECKING:
-    from pokayoke.adapters._host.visibility import ToolVisibility
+    from pokayoke.adapters._host.visibility import OfferedTools
     from pokayoke.runtime.guard.guard import Guard
 
 Who = Callable[[Any], Mapping[str, Any]]
@@ -34,20 +34,6 @@ _MAX_OPEN = 10_000
 # How the framework itself sees that arguments were changed since it read them; public nowhere.
 _PREPARED = "_prepared_function_arguments"
 _token_of = getattr(_tools, "_argument_comparison_token", None)
-
-
-class PendingCall(NamedTuple):
-    """A call between the reply and its tool.
-
-    Attributes:
-        adapter_run: the run it belongs to.
-        call: as the model wrote it.
-        said: its arguments as the framework was given them; None if they could not be read.
-    """
-
-    adapter_run: AdapterRun
-    call: ToolCall
-    said: Any
 
 
 class AgentRun:
@@ -60,16 +46,16 @@ class AgentRun:
         user_texts: what the user says in it; each text begins a turn.
 
     Attributes:
-        all_visible: what holds as long as the model may see all tools; None if it is not known to.
+        offered: the tools as the model sees them; None before the first request.
     """
 
-    __slots__ = ("adapter_run", "all_visible", "ident", "tools", "user_texts")
+    __slots__ = ("adapter_run", "ident", "offered", "tools", "user_texts")
 
     def __init__(self, adapter_run: AdapterRun, tools: list[Any], ident: str | None, user_texts: Iterable[str]) -> None:
         """Look at no tool yet."""
         self.adapter_run, self.tools, self.ident = adapter_run, tools, ident
         self.user_texts = list(user_texts)
-        self.all_visible: ToolVisibility | None = None
+        self.offered: OfferedTools | None = None
 
 
 class AgentRuns:
@@ -125,7 +111,7 @@ class AgentRuns:
         found = known.get(_CALL_KEY) or self._calls.pop(known.get("function_call_occurrence_id", ""))
         if found is not None:
             known[_CALL_KEY] = found  # middleware in front of the guard may come again with the same invocation
-            return found.adapter_run, _with_changed_arguments(found.call, found.said, context)
+            return found.adapter_run, _with_changed_arguments(found, context)
         # An approved call of an earlier process: only the framework's history of it is left.
         approval = known.get("approval_response")
         arguments = context.arguments if approval is None else call_arguments(approval.function_call)
@@ -154,16 +140,13 @@ def readable_arguments(call: ToolCall) -> tuple[Any, Any]:
     return encode_unreadable_call(call), None
 
 
-def _with_changed_arguments(call: ToolCall, said: Any, context: FunctionInvocationContext) -> ToolCall:
+def _with_changed_arguments(pending: PendingCall, context: FunctionInvocationContext) -> ToolCall:
     """Return the call with the arguments that middleware in front of the guard has changed.
 
-    Args:
-        call: as the model wrote it; the framework's own reading drops what it does not know, and changes types.
-        said: as in `PendingCall`.
-        context: the framework's, of this call.
+    The framework's own reading of the arguments is no change: it drops what it does not know, and changes types.
     """
-    arguments, prepared = context.arguments, context.metadata.get(_PREPARED)
-    if said is not None and _equal_json(arguments, said):
+    call, arguments, prepared = pending.call, context.arguments, context.metadata.get(_PREPARED)
+    if pending.arguments is not None and _equal_json(arguments, pending.arguments):
         return call
     if prepared is not None:
         changed = _token_of is not None and _token_of(arguments) != prepared.token

@@ -33,9 +33,10 @@ from pokayoke.adapters._host.calls import (
     parse_object,
 )
 from pokayoke.adapters._host.model import ModelSide
+from pokayoke.adapters._host.run import PendingCall
 from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.adapters.crewai._contracts import crewai_name
-from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRun, AgentRuns, PendingCall, Who
+from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRun, AgentRuns, Who
 from pokayoke.adapters.crewai._tools import GuardedTool, require_guarded
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract

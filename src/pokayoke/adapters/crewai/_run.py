@@ -18,7 +18,7 @@ from crewai.tools.tool_failure import ToolExecutionFailedError
 from msgspec import structs
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall
 from pokayoke.adapters.crewai._contracts import crewai_name
 from pokayoke.core.call import ToolCall
 from pokayoke.core.host_input import as_storable_id
@@ -34,14 +34,6 @@ UNKNOWN_TOOL_NAME = "pokayoke_no_such_tool"
 """Name of the tool that answers calls of tools that do not exist."""
 
 Who = Callable[[Any, Any], Mapping[str, Any]]
-
-
-class PendingCall(NamedTuple):
-    """A call between the model's reply and its tool; `stand_in` are the arguments that CrewAI holds for it."""
-
-    adapter_run: AdapterRun
-    call: ToolCall
-    stand_in: dict[str, Any]
 
 
 class TakenCall(NamedTuple):
@@ -126,7 +118,7 @@ class AgentRuns:
         """
         pending = self.pending.pop(token) if token is not None else None
         if pending is not None:
-            if arguments == pending.stand_in:
+            if arguments == pending.arguments:
                 return TakenCall(pending.adapter_run, pending.call, name == UNKNOWN_TOOL_NAME)
             # A hook of the user has changed the arguments. A call of a cut message stays one.
             changed = structs.replace(pending.call, name=crewai_name(name), arguments=arguments)

@@ -22,7 +22,7 @@ from google.genai import types
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, effective_call, encode_unreadable_call
 from pokayoke.adapters._host.model import ModelSide
-from pokayoke.adapters._host.run import AdapterRun, RequestShape
+from pokayoke.adapters._host.run import AdapterRun, PendingCall, RequestShape
 from pokayoke.adapters._host.visibility import is_hidden, paging_tool
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
@@ -52,13 +52,13 @@ class AgentModelSide(ModelSide):
         adapter_run: the run.
 
     Attributes:
-        written: for each call id, the call as the model wrote it and its arguments as ADK got them.
+        written: the calls that wait for their tools, by id.
     """
 
     def __init__(self, adapter_run: AdapterRun) -> None:
         """Begin before the first request."""
         self.adapter_run, self.shape = adapter_run, RequestShape(None, final=False)
-        self.written: BoundedCache[str, tuple[ToolCall, dict[str, Any]]] = BoundedCache(_KEPT_CALLS)
+        self.written: BoundedCache[str, PendingCall] = BoundedCache(_KEPT_CALLS)
         self._said: str | None = None
         self._context: Any = None
         self._asked: list[Any] = []
@@ -139,7 +139,7 @@ class AgentModelSide(ModelSide):
             name = history_name(call.name) if contract is None else contract.name
             given = encode_unreadable_call(call)
             _rewrite_call(one, call.id, name, (effective_call(run, call, given) or (name, given))[1])
-            self.written.put(call.id, (call, copy.deepcopy(one.args)))
+            self.written.put(call.id, PendingCall(self.adapter_run, call, copy.deepcopy(one.args)))
         if any(is_cut(call.stop_reason) for call in calls):  # every call is answered with it, and the run goes on
             reply.error_code = reply.error_message = None
         return reply

@@ -14,15 +14,13 @@ from google.adk.agents.run_config import ToolThreadPoolConfig
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
-from msgspec import structs
 
 from pokayoke.adapters._host.calls import decode_call, is_encoded_call
 from pokayoke.adapters._host.control_flow import invoke_without_tool
-from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall
 from pokayoke.adapters.google_adk._contracts import is_framework_tool
 from pokayoke.adapters.google_adk._model import PagingTool, model_side, original_calls_var, require_client
 from pokayoke.adapters.google_adk._tools import (
-    PendingCall,
     pass_unguarded_tool,
     pending_call_var,
     result_for_adk,
@@ -110,11 +108,12 @@ class GuardPlugin(BasePlugin):
         """Answer a call that must not run; announce any other, so that the guard waits for it at its tool."""
         adapter_run = self._run_of(tool_context)
         ident = tool_context.function_call_id or ""
-        call, shown = model_side(adapter_run).written.pop(ident) or (None, {})
-        if call is None:
+        written = model_side(adapter_run).written.pop(ident)
+        if written is None:
             call = decode_call(ident, tool.name, tool_args)
-        elif not is_encoded_call(shown) and tool_args != shown:  # a plugin before this one has changed them
-            call = structs.replace(call, arguments=dict(tool_args))
+        else:  # a plugin before this one may have changed the arguments
+            is_encoded = is_encoded_call(written.arguments)
+            call = written.call if is_encoded else written.with_arguments(dict(tool_args))
         run = adapter_run.run
         contract = run.snapshot.find_contract(call.name)
         nested = (tool_context.session.id, f"{run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
@@ -135,7 +134,7 @@ class GuardPlugin(BasePlugin):
             tool_args.clear()
             tool_args.update(copy.deepcopy(verdict.arguments))
             expected = verdict.arguments
-        pending_call_var.set(PendingCall(tool_context, adapter_run, call, expected))
+        pending_call_var.set((tool_context, PendingCall(adapter_run, call, expected)))
         wrap_run_async(tool)
         return None
 

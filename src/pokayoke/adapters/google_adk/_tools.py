@@ -12,14 +12,13 @@ import base64
 import contextlib
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from google.genai import types
-from msgspec import structs
 
 from pokayoke.adapters._host.approvals import PersonAnswer
 from pokayoke.adapters._host.control_flow import not_started
-from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters._host.run import AdapterRun, PendingCall
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.google_adk._approvals import ask_to_repeat, has_asked_person, request_confirmation, take_answer
 from pokayoke.core.call import Outcome, ToolCall
@@ -37,16 +36,8 @@ verdict_changed = not_started("it may run now, and was refused a moment ago")
 """Stands for a tool whose call was refused when the plugin checked it."""
 
 
-class PendingCall(NamedTuple):
-    """A call on its way from the plugin to its tool; `arguments` are those that ADK calls the tool with."""
-
-    context: Any
-    adapter_run: AdapterRun
-    call: ToolCall
-    arguments: dict[str, Any]
-
-
-pending_call_var: ContextVar[PendingCall | None] = ContextVar("pokayoke_adk_waiting", default=None)
+pending_call_var: ContextVar[tuple[Any, PendingCall | None]] = ContextVar("pokayoke_adk_waiting", default=(None, None))
+"""ADK's tool context of a call on its way from the plugin to its tool, and that call."""
 
 
 class GuardedRunAsync:
@@ -62,14 +53,12 @@ class GuardedRunAsync:
 
     async def __call__(self, *, args: dict[str, Any], tool_context: Any) -> Any:
         """Run the tool, guarded if a plugin has announced this very call."""
-        announced = pending_call_var.get()
-        if announced is None or announced.context is not tool_context:
+        context, announced = pending_call_var.get()
+        if announced is None or context is not tool_context:
             return await self._run(args=args, tool_context=tool_context)
-        pending_call_var.set(None)
-        call = announced.call
-        if args != announced.arguments:  # a callback of the agent has changed them
-            call = structs.replace(call, arguments=args)
-        return await self._run_guarded(call, announced.adapter_run, tool_context)
+        pending_call_var.set((None, None))
+        # A callback of the agent may have changed the arguments.
+        return await self._run_guarded(announced.with_arguments(args), announced.adapter_run, tool_context)
 
     async def _run_guarded(self, call: ToolCall, adapter_run: AdapterRun, context: Any) -> Any:
         tool = _ToolInvocation(self._run, context)

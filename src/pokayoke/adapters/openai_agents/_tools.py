@@ -26,7 +26,7 @@ from agents import (
 from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
 from agents.exceptions import ModelBehaviorError
 
-from pokayoke.adapters._host.approvals import PersonAnswer, answer_question_async
+from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
 from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME
 from pokayoke.adapters._host.control_flow import invoke_without_tool, not_started
 from pokayoke.adapters._host.proxy import Proxy
@@ -246,11 +246,8 @@ def _wrap_input_guardrail(guardrail: Any, name: str) -> Any:
             data.context.tool_arguments = json.dumps(verdict.arguments)
         output = await guardrail.run(data)
         if output.behavior["type"] == "reject_content":
-            outcome = await adapter_run.acall(call, _call_rejected)
-            if outcome.status == "pending":
-                answer = PersonAnswer(False, guardrail.get_name())
-                await answer_question_async(adapter_run.run.guard, str(outcome.approval), answer)
-                await adapter_run.acall(call, _call_rejected)
+            answer = PersonAnswer(False, guardrail.get_name())
+            await call_and_answer(adapter_run, call, _call_rejected, lambda _: answer)
         return output
 
     other = copy.copy(guardrail)

@@ -15,7 +15,13 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, RunContext, ToolApproved, ToolDenied
 
-from pokayoke.adapters._host.approvals import PersonAnswer, answer_question_async, call_denied, find_question
+from pokayoke.adapters._host.approvals import (
+    PersonAnswer,
+    answer_question_async,
+    call_and_answer,
+    call_denied,
+    find_question,
+)
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.errors import StoreError
 
@@ -59,19 +65,13 @@ async def pass_answer(adapter_run: AdapterRun, call: ToolCall, answer: Any, meta
         metadata: as in `person_answer`.
     """
     if isinstance(answer, ToolDenied):
-        await _record_denial(adapter_run, call, person_answer(metadata, False, answer.message))
+        if adapter_run.run.check(call).decision == "ask":  # called, so that the run knows what was not done
+            denial = person_answer(metadata, False, answer.message)
+            await call_and_answer(adapter_run, call, call_denied, lambda _: denial)
     elif isinstance(answer, ToolApproved) and answer.override_args is not None:
         instead = structs.replace(call, arguments=answer.override_args)
         if adapter_run.run.check(call).arguments != adapter_run.run.check(instead).arguments:
             await _close_question(adapter_run, call, person_answer(metadata, False, "approved with other arguments"))
-
-
-async def _record_denial(adapter_run: AdapterRun, call: ToolCall, answer: PersonAnswer) -> None:
-    if adapter_run.run.check(call).decision == "ask":
-        outcome = await adapter_run.acall(call, call_denied)
-        if outcome.approval is not None:
-            await answer_question_async(adapter_run.run.guard, outcome.approval, answer)
-            await adapter_run.acall(call, call_denied)  # so that the run knows what was not done
 
 
 async def _close_question(adapter_run: AdapterRun, call: ToolCall, answer: PersonAnswer) -> None:
