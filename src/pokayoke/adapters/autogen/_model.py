@@ -71,35 +71,18 @@ class GuardedClient(Proxy, ChatCompletionClient):
         if hasattr(inner, "_client"):
             inner._client = capture_finish_reasons(inner._client)  # noqa: SLF001 - the only place where it holds it
 
-    async def create(
-        self,
-        messages: Sequence[Any],
-        *,
-        tools: Sequence[Any] = (),
-        tool_choice: Any = "auto",
-        json_output: Any = None,
-        **more: Any,
-    ) -> Any:
+    async def create(self, messages: Sequence[Any], **options: Any) -> Any:
         """Ask the model once. Errors of the client go through."""
-        request = self._build_request(messages, tools, tool_choice, json_output, more)
-        asked = self._inner.create(request.messages, **request.options, json_output=json_output, **more)
-        reply, reasons = await captured_reply(asked)
+        request = _ModelRequest(self._agent_run, messages, options)
+        reply, reasons = await captured_reply(self._inner.create(request.messages, **request.options))
         return request.take_reply(reply, cut_or_last([*reasons, reply.finish_reason]))
 
-    async def create_stream(
-        self,
-        messages: Sequence[Any],
-        *,
-        tools: Sequence[Any] = (),
-        tool_choice: Any = "auto",
-        json_output: Any = None,
-        **more: Any,
-    ) -> AsyncGenerator[Any]:
+    async def create_stream(self, messages: Sequence[Any], **options: Any) -> AsyncGenerator[Any]:
         """Ask the model once and pass its text on; the last item is the reply as the guard lets it stand."""
-        request = self._build_request(messages, tools, tool_choice, json_output, more)
+        request = _ModelRequest(self._agent_run, messages, options)
         reasons: list[Any] = []
         shown = ""
-        asked = self._inner.create_stream(request.messages, **request.options, json_output=json_output, **more)
+        asked = self._inner.create_stream(request.messages, **request.options)
         async with aclosing(captured_stream(asked, reasons)) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
@@ -112,19 +95,6 @@ class GuardedClient(Proxy, ChatCompletionClient):
                 elif not request.shape.final:
                     shown += item
                     yield item
-
-    def _build_request(
-        self, messages: Sequence[Any], tools: Sequence[Any], choice: Any, output: Any, more: dict[str, Any]
-    ) -> _ModelRequest:
-        """Return the request as it is sent.
-
-        Raises:
-            CancelledError: the run was cancelled; not every client looks at the token itself.
-        """
-        token = more.get("cancellation_token")
-        if token is not None and token.is_cancelled():
-            raise asyncio.CancelledError
-        return _ModelRequest(self._agent_run, messages, tools, choice, is_typed=isinstance(output, type))
 
     close, actual_usage, total_usage = forward("close"), forward("actual_usage"), forward("total_usage")
     count_tokens, remaining_tokens = forward("count_tokens"), forward("remaining_tokens")
@@ -144,16 +114,21 @@ class _ModelRequest(ModelSide):
 
     Attributes:
         messages: the history, as it is sent.
-        options: tools and tool choice, as they are sent.
+        options: the client's other arguments, as they are sent.
     """
 
     __slots__ = ("_agent_run", "_handoffs", "_is_typed", "messages", "options")
 
-    def __init__(
-        self, agent_run: AgentRun, messages: Sequence[Any], tools: Sequence[Any], choice: Any, *, is_typed: bool
-    ) -> None:
-        """Shape the request."""
-        self._agent_run, self._is_typed = agent_run, is_typed
+    def __init__(self, agent_run: AgentRun, messages: Sequence[Any], options: dict[str, Any]) -> None:
+        """Shape the request.
+
+        Raises:
+            CancelledError: the run was cancelled; not every client looks at the token itself.
+        """
+        token = options.get("cancellation_token")
+        if token is not None and token.is_cancelled():
+            raise asyncio.CancelledError
+        self._agent_run, self._is_typed = agent_run, isinstance(options.get("json_output"), type)
         agent_run.has_unknown_calls = False
         said = map(_role_and_text, reversed(messages))
         known_ids = () if agent_run.is_open else _known_ids(messages)
@@ -165,12 +140,13 @@ class _ModelRequest(ModelSide):
             at = next((at for at, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages))
             self.messages.insert(at, SystemMessage(content=shape.instruction))
         # AutoGen lists the tool that answers unknown calls, and no model may call it.
-        known = {name: tool for tool in tools if (name := _tool_name(tool)) != UNKNOWN_TOOL_NAME}
+        known = {name: tool for tool in options.get("tools", ()) if (name := _tool_name(tool)) != UNKNOWN_TOOL_NAME}
         self._handoffs = known.keys() - set(agent_run.tools)
         offered = [] if shape.final else [tool for name, tool in known.items() if not is_hidden(run, name)]
+        choice = options.get("tool_choice", "auto")
         if choice != "none":
             choice = (offered and allowed_tool_choice(run, choice)) or "auto"
-        self.options = {"tools": offered, "tool_choice": choice}
+        self.options = {**options, "tools": offered, "tool_choice": choice}
 
     @property
     def is_final(self) -> bool:
