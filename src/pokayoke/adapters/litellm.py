@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pokayoke.adapters._host.calls import encode_unreadable_call
 from pokayoke.adapters._host.extras import require_extra
+from pokayoke.adapters._host.finish_reasons import has_broken_off
 from pokayoke.adapters._host.model_client import OnText, emit_text, request_options
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.arguments import read_arguments
@@ -24,7 +25,6 @@ from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
 with require_extra("litellm"):
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
-    from litellm.litellm_core_utils.streaming_handler import CustomStreamWrapper
 
 if TYPE_CHECKING:
     from pokayoke.runtime.run.run import Run
@@ -221,7 +221,7 @@ def _reply_dict(answer: Any) -> dict[str, Any]:
 def _streamed_reply(stream: ChatStream, answer: Any) -> dict[str, Any]:
     """Return the reply of a stream. LiteLLM reports `stop` for one that broke off; it becomes a cut."""
     reply = stream.build_reply()
-    if _has_broken_off(answer):
+    if has_broken_off(answer):
         reply["choices"][0]["finish_reason"] = CUT_STOP_REASON
     return reply
 
@@ -236,8 +236,3 @@ def _close_stream(answer: Any) -> Generator[None]:
         with contextlib.suppress(Exception):  # as LiteLLM does: the reply is here, or another exception is
             if close is not None:
                 close()
-
-
-def _has_broken_off(answer: Any) -> bool:
-    """Return whether a stream ended before its provider said why. A router's stream does not know."""
-    return type(answer) is CustomStreamWrapper and answer.received_finish_reason is None

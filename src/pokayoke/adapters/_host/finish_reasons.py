@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
-from pokayoke.adapters._host.proxy import Proxy
+from pokayoke.adapters._host.proxy import Proxy, wrap_part
 from pokayoke.core.intake.stop_reasons import is_cut
 
 _reasons_var: ContextVar[list[Any] | None] = ContextVar("pokayoke_stops", default=None)
@@ -61,34 +61,10 @@ def cut_or_last(reasons: list[Any]) -> Any:
     return next((reason for reason in reasons if is_cut(reason)), reasons[-1]) if reasons else None
 
 
-class _Client(Proxy):
-    @property
-    def chat(self) -> _Chat:
-        return _Chat(self._inner.chat)
-
-    @property
-    def beta(self) -> _Beta:
-        return _Beta(self._inner.beta)
-
-    @property
-    def responses(self) -> _Responses:
-        return _Responses(self._inner.responses)
-
-    def with_options(self, **options: Any) -> _Client:
-        """Return the same for the client with other options; frameworks turn off its retries with this."""
-        return _Client(self._inner.with_options(**options))
-
-
-class _Beta(Proxy):
-    @property
-    def chat(self) -> _Chat:
-        return _Chat(self._inner.chat)
-
-
-class _Chat(Proxy):
-    @property
-    def completions(self) -> _Completions:
-        return _Completions(self._inner.completions)
+def has_broken_off(stream: Any) -> bool:
+    """Return whether a stream of LiteLLM ended before its provider said why: LiteLLM then reports `stop` itself."""
+    known = type(stream).__name__ == "CustomStreamWrapper"  # a router's stream, made of others, does not know
+    return known and stream.received_finish_reason is None
 
 
 class _Completions(Proxy):
@@ -123,6 +99,23 @@ class _Responses(Proxy):
             reasons.append(getattr(reply.incomplete_details, "reason", None) or _INCOMPLETE)
             reply.status = "completed"  # a framework would raise; the guard answers the calls instead
         return reply
+
+
+class _Chat(Proxy):
+    completions = wrap_part("completions", _Completions)
+
+
+class _Beta(Proxy):
+    chat = wrap_part("chat", _Chat)
+
+
+class _Client(_Beta):
+    beta = wrap_part("beta", _Beta)
+    responses = wrap_part("responses", _Responses)
+
+    def with_options(self, **options: Any) -> _Client:
+        """Return the same for the client with other options; frameworks turn off its retries with this."""
+        return _Client(self._inner.with_options(**options))
 
 
 class _TypedStream:

@@ -5,6 +5,7 @@ In: the other object. Out: everything that it has, but for what a subclass does 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -24,6 +25,11 @@ class Proxy:
         if name == "_inner":  # not set yet, as while it is copied
             raise AttributeError(name)
         return getattr(self._inner, name)
+
+
+def wrap_part(name: str, wrapper: Callable[[Any], Any]) -> Any:
+    """Return what gives out a part of the object behind a `Proxy` in a wrapper of its own."""
+    return property(lambda proxy: wrapper(getattr(proxy._inner, name)))  # noqa: SLF001 - a part of Proxy
 
 
 def forward(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.adk.models.lite_llm import LiteLLMClient
 
+from pokayoke.adapters._host.finish_reasons import has_broken_off
 from pokayoke.adapters.google_adk._model import KEY, OriginalCalls, original_calls_var
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.arguments import read_arguments
@@ -71,7 +72,7 @@ async def _whole_calls(stream: AsyncIterator[Any], calls: OriginalCalls) -> Asyn
         if choice is not None and ends and last is not None:
             if parts:  # the end came with a piece of a call
                 yield chunk
-            yield _calls_chunk(whole, last, calls, broke_off=_has_broken_off(stream))
+            yield _calls_chunk(whole, last, calls, broke_off=has_broken_off(stream))
             last = None
             if parts:
                 continue
@@ -86,12 +87,6 @@ def _strip_calls(parts: list[Any]) -> None:
     for part in parts:
         if part.function is not None:
             part.function.name, part.function.arguments = None, ""
-
-
-def _has_broken_off(stream: Any) -> bool:
-    """Return whether a stream ended without its provider's reason: LiteLLM then reports `stop`, and remembers it."""
-    known = type(stream).__name__ == "CustomStreamWrapper"  # a router's stream, made of others, does not know
-    return known and stream.received_finish_reason is None
 
 
 def _calls_chunk(whole: ChatStream, chunk: Any, calls: OriginalCalls, *, broke_off: bool) -> Any:

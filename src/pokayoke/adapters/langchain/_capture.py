@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 from langchain_core.language_models import BaseChatModel
 
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call, parse_object
-from pokayoke.adapters._host.proxy import Proxy
+from pokayoke.adapters._host.proxy import Proxy, forward, wrap_part
 from pokayoke.adapters.langchain._wrapper import wrap_object
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -263,21 +263,6 @@ def _client_property(name: str) -> property:
     return property(get_client)
 
 
-class _Client(Proxy):
-    @property
-    def responses(self) -> Any:
-        return _Responses(self._inner.responses)
-
-
-class _Responses(Proxy):
-    @property
-    def with_raw_response(self) -> Any:
-        return _RawResponses(self._inner.with_raw_response)
-
-    def create(self, **payload: Any) -> Any:
-        return _wrap_answer(self._inner.create(**payload), _EventStream)
-
-
 class _RawResponses(Proxy):
     def create(self, **payload: Any) -> Any:
         return _wrap_answer(self._inner.create(**payload), _RawResponse)
@@ -303,15 +288,11 @@ class _EventStream(Proxy):
         self._inner.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> Any:
-        return self._inner.__exit__(*exc)
-
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
         return self
 
-    async def __aexit__(self, *exc: object) -> Any:
-        return await self._inner.__aexit__(*exc)
+    __exit__, __aexit__ = forward("__exit__"), forward("__aexit__")
 
     def __iter__(self) -> Iterator[Any]:
         return map(_hide_event_arguments, self._inner)
@@ -319,6 +300,17 @@ class _EventStream(Proxy):
     async def __aiter__(self) -> AsyncIterator[Any]:
         async for event in self._inner:
             yield _hide_event_arguments(event)
+
+
+class _Responses(Proxy):
+    with_raw_response = wrap_part("with_raw_response", _RawResponses)
+
+    def create(self, **payload: Any) -> Any:
+        return _wrap_answer(self._inner.create(**payload), _EventStream)
+
+
+class _Client(Proxy):
+    responses = wrap_part("responses", _Responses)
 
 
 def _hide_event_arguments(event: Any) -> Any:
