@@ -19,12 +19,21 @@ if TYPE_CHECKING:
 
 
 class ToolDescription(NamedTuple):
-    """A framework's tool, as its adapter describes it; `timeout` is in seconds."""
+    """A framework's tool, as its adapter describes it.
+
+    Attributes:
+        name: its name, as the model reads it.
+        description: what the model reads of it.
+        schema: the JSON Schema of its arguments, as the model reads it.
+        timeout: its deadline in seconds, or None.
+        only_if_named: True for a tool that has a contract only if the programmer names it.
+    """
 
     name: str
     description: str
     schema: Mapping[str, Any]
     timeout: float | None = None
+    only_if_named: bool = False
 
 
 class BuildContracts(Protocol):
@@ -99,9 +108,10 @@ def build_contracts(
         UsageError: a tool is named that does not exist.
         ContractError: a field contradicts another or its schema.
     """
-    known = list(tools)
     more = fields or {}
-    if strangers := sorted({*reads, *destructive, *more} - {one.name for one in known}):
+    named = {*reads, *destructive, *more}
+    known = [one for one in tools if not one.only_if_named or one.name in named]
+    if strangers := sorted(named - {one.name for one in known}):
         raise UsageError(f"no tool is called {', '.join(strangers)}: correct reads=, destructive= or fields=")
     made: list[Contract] = []
     for one in known:

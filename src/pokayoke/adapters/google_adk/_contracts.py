@@ -6,15 +6,14 @@ unless it is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 
-from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
-from pokayoke.core.contract.contract import Contract
+from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
 from pokayoke.errors import UsageError
 
 # The modules of ADK's tools that steer ADK itself; every other tool of ADK's reaches something outside.
@@ -35,31 +34,14 @@ _ADK_TOOL_MODULES = (
 )
 
 
-def contracts(
-    tools: Iterable[Callable[..., Any] | BaseTool],
-    *,
-    reads: Collection[str] = (),
-    destructive: Collection[str] = (),
-    fields: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Contract]:
-    """Build the contracts of an agent's tools. A tool that is not declared is a write, and its output is unchecked.
+def _describe_tools(tools: Iterable[Any]) -> Iterator[ToolDescription]:
+    """Describe the tools of `LlmAgent(tools=...)`; of a toolset, the result of its `get_tools_with_prefix()`."""
+    for tool in map(_as_tool, tools):
+        steers = is_framework_tool(tool)
+        yield ToolDescription(tool.name, tool.description or "", _declared_schema(tool), only_if_named=steers)
 
-    Tools by which ADK steers itself (such as agents as tools) get one only if they are named here.
 
-    Args:
-        tools: the tools of `LlmAgent(tools=...)`; of a toolset, the result of its `get_tools_with_prefix()`.
-        reads: names of the tools that change nothing.
-        destructive: names of the tools whose effect cannot be undone.
-        fields: further fields of the contracts, by tool name, such as `{"refund": {"identity": ("order",)}}`.
-
-    Raises:
-        UsageError: something is no tool, or a tool is named that does not exist.
-        ContractError: a field contradicts another or its schema.
-    """
-    named = {*reads, *destructive, *(fields or {})}
-    known = [tool for tool in map(_as_tool, tools) if tool.name in named or not is_framework_tool(tool)]
-    described = [ToolDescription(tool.name, tool.description or "", _declared_schema(tool)) for tool in known]
-    return build_contracts(described, reads=reads, destructive=destructive, fields=fields)
+contracts = contracts_builder(_describe_tools)
 
 
 def is_framework_tool(tool: Any) -> bool:
