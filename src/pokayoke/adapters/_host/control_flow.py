@@ -54,8 +54,10 @@ class ControlFlow:
         self._through = through
         self._raised: Exception | None = None
 
-    def wrap_invoke(self, invoke: Invoke) -> Invoke:
+    def wrap_invoke(self, invoke: Invoke | None) -> Invoke | None:
         """Return an invoke that reports such an exception as a tool that did not start."""
+        if invoke is None or not self._through:
+            return invoke
 
         def run_tool(arguments: dict[str, Any]) -> Any:
             try:
@@ -65,8 +67,10 @@ class ControlFlow:
 
         return run_tool
 
-    def wrap_invoke_async(self, invoke: Invoke) -> Invoke:
+    def wrap_invoke_async(self, invoke: Invoke | None) -> Invoke | None:
         """`wrap_invoke` for asynchronous code."""
+        if invoke is None or not self._through:
+            return invoke
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
             try:

@@ -148,26 +148,18 @@ class AdapterRun:
 
     def call(self, call: ToolCall, invoke: Invoke | None = None) -> Outcome:
         """Take one call to its outcome; raises the exceptions by which the framework steers itself."""
-        steering = None
-        if self.through and invoke is not None:
-            steering = ControlFlow(self.through)
-            invoke = steering.wrap_invoke(invoke)
+        steering = ControlFlow(self.through)
         with self._ordering.call_slot(self.is_read(call)):
-            outcome = self.run.call(call, invoke=invoke)
-        if steering is not None:
-            steering.raise_recorded()
+            outcome = self.run.call(call, invoke=steering.wrap_invoke(invoke))
+        steering.raise_recorded()
         return outcome
 
     async def acall(self, call: ToolCall, invoke: Invoke | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        steering = None
-        if self.through and invoke is not None:
-            steering = ControlFlow(self.through)
-            invoke = steering.wrap_invoke_async(invoke)
+        steering = ControlFlow(self.through)
         async with self._ordering.call_slot(self.is_read(call)):
-            outcome = await self.run.acall(call, invoke=invoke)
-        if steering is not None:
-            steering.raise_recorded()
+            outcome = await self.run.acall(call, invoke=steering.wrap_invoke_async(invoke))
+        steering.raise_recorded()
         return outcome
 
     def is_read(self, call: ToolCall) -> bool:
