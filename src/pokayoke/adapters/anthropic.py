@@ -8,7 +8,7 @@ messages += results(run.call_batch(calls(reply, run)))
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pokayoke.adapters._host.model_client import OnText, collect_reply, collect_reply_async, import_sdk, request_options
 from pokayoke.core.call import Outcome, ToolCall
@@ -17,9 +17,7 @@ from pokayoke.core.messages.answers import result_message, result_messages
 from pokayoke.core.messages.messages import text_of
 from pokayoke.core.messages.replies import read_reply
 from pokayoke.core.messages.streams import AnthropicStream
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 __all__ = ["AsyncMessagesModel", "MessagesModel", "calls", "history", "message", "results"]
 

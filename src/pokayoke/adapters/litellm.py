@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters._host.calls import encode_unreadable_call
 from pokayoke.adapters._host.extras import require_extra
@@ -21,13 +21,11 @@ from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.messages.answers import result_message
 from pokayoke.core.messages.replies import CallIds, read_reply, to_dict
 from pokayoke.core.messages.streams import CUT_STOP_REASON, ChatStream
+from pokayoke.runtime.run.run import Run
 
 with require_extra("litellm"):
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
 
 __all__ = ["AsyncCompletionModel", "CompletionModel", "ReplyMender", "calls", "history", "mended", "message"]
 

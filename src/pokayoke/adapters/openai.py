@@ -7,7 +7,7 @@ messages += [message(outcome) for outcome in run.call_batch(calls(reply, run))]
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters._host.model_client import OnText, collect_reply, collect_reply_async, import_sdk, request_options
 from pokayoke.core.call import Outcome, ToolCall
@@ -15,9 +15,7 @@ from pokayoke.core.messages.answers import result_message
 from pokayoke.core.messages.messages import calls_in
 from pokayoke.core.messages.replies import read_reply
 from pokayoke.core.messages.streams import ChatStream, ResponsesStream, Stream
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 __all__ = ["AsyncChatModel", "AsyncResponsesModel", "ChatModel", "ResponsesModel", "calls", "history", "message"]
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pokayoke.adapters._host.control_flow import Invoke, not_started
+from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.ledger.admission import Approval
 from pokayoke.errors import StoreError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRun
-    from pokayoke.core.call import Outcome, ToolCall
-    from pokayoke.core.ledger.admission import Approval
-    from pokayoke.runtime.ports import GuardPort
+from pokayoke.runtime.ports import GuardPort
 
 call_denied = not_started("a person has denied it")
 """Stands for a tool that a person does not let run."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.intake.stop_reasons import is_cut
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 UNKNOWN_TOOL_NAME = "unread_tool_call"
 """The one member of wrapped arguments; also the name of the tool that answers calls of tools an agent does not have."""

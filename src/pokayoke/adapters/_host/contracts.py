@@ -7,15 +7,13 @@ that the programmer did not declare one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.plan import CallPlan
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.core.flow.plan import CallPlan
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 
 class ToolDescription(NamedTuple):

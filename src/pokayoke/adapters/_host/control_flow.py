@@ -7,13 +7,11 @@ framework's control flow recorded as a failure of a tool, or a failure of a tool
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.core.call import Blame
 from pokayoke.core.flow.steps import ToolNotStarted
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 Invoke = Callable[[dict[str, Any]], Any]
 """Runs a tool with the arguments that the guard lets through; may return an awaitable where the caller awaits."""

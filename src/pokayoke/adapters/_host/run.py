@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from msgspec import structs
 
@@ -28,10 +28,8 @@ from pokayoke.core.gate.rules import as_principal
 from pokayoke.core.host_input import as_storable_id
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.run.run import Run
 
 _KEPT_RUNS = 1_000
 _KEPT_IDS = 100_000

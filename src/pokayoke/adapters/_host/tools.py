@@ -7,15 +7,13 @@ Never: a tool's exception that the framework has turned into a text before the g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
 from pokayoke.adapters._host.control_flow import Invoke, invoke_without_tool
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRun
-    from pokayoke.core.call import Outcome, ToolCall
-    from pokayoke.runtime.run.run import Run
+from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.runtime.run.run import Run
 
 
 class ToolSide(ABC):

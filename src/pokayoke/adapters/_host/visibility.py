@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.values import read_field
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 
 def is_hidden(run: Run, name: str) -> bool:

@@ -7,18 +7,16 @@ answer for the guard. Never: an answer to another question taken for one to the 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_framework import Content, FunctionInvocationContext
 
 from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, record_denial
 from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.agent_framework._run import AgentRuns, call_arguments
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import StoreError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRun
 
 _APPROVAL = "pokayoke_approval"
 _REASON = "asked by the framework"

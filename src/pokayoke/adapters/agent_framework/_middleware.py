@@ -7,7 +7,7 @@ tool that runs past the guard, or arguments that are judged before middleware in
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_framework import ChatContext, ChatMiddleware, FunctionInvocationContext, FunctionMiddleware
 
@@ -15,9 +15,7 @@ from pokayoke.adapters.agent_framework._approvals import approval_request, deny_
 from pokayoke.adapters.agent_framework._model import ModelRequest
 from pokayoke.adapters.agent_framework._run import AgentRuns, Who
 from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, framework_result
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 CallNext = Callable[[], Awaitable[None]]
 

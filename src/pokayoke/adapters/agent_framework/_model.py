@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
 
@@ -22,10 +22,7 @@ from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, call_arg
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
-
+from pokayoke.runtime.run.run import Run
 
 # Modules of providers whose streams always say why they ended.
 _STREAMS_WITH_REASON = ("openai.", "anthropic.")

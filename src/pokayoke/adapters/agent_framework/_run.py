@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import orjson
@@ -20,12 +20,10 @@ from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import decode_call, encode_unreadable_call, is_encoded_call, parse_object
 from pokayoke.adapters._host.model import texts_since_reply
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall
+from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.core.call import ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.visibility import OfferedTools
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 Who = Callable[[Any], Mapping[str, Any]]
 _CALL_KEY = "pokayoke_taken"

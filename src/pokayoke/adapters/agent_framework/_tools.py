@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from inspect import isawaitable
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_framework import (
     SKIP_PARSING,
@@ -23,16 +23,14 @@ from agent_framework import (
     UserInputRequiredException,
 )
 
+from pokayoke.adapters._host.approvals import PersonAnswer
+from pokayoke.adapters._host.control_flow import Invoke
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.agent_framework._approvals import approved_by_person
 from pokayoke.adapters.agent_framework._contracts import ToolNotStartedError
 from pokayoke.core.call import Outcome, ToolCall
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.approvals import PersonAnswer
-    from pokayoke.adapters._host.control_flow import Invoke
-    from pokayoke.adapters._host.run import AdapterRun
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 _CONTROL_EXCEPTIONS = (UserInputRequiredException, MiddlewareTermination, MiddlewareFailure)
 """Exceptions by which the framework steers itself. A tool that waits for a person raises the first one, and is called

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.tools import Workbench
@@ -18,9 +18,7 @@ from pokayoke.adapters.autogen._contracts import as_tool
 from pokayoke.adapters.autogen._model import GuardedClient
 from pokayoke.adapters.autogen._run import AgentRun
 from pokayoke.adapters.autogen._tools import GuardedWorkbench
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 
 def guarded(

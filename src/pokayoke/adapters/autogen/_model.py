@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_core import FunctionCall
 from autogen_core.models import (
@@ -37,9 +37,7 @@ from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.messages import text_of
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run

@@ -7,15 +7,13 @@ Never: one run for two conversations.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.run import AdapterRun, value_as_text
 from pokayoke.core.call import Outcome, ToolCall
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 
 class AgentRun:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from crewai import BaseLLM
 from crewai.agents.constants import ACTION_INPUT_REGEX, FINAL_ANSWER_ACTION
@@ -45,11 +45,9 @@ from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.values import read_field
 from pokayoke.core.messages.tool_definitions import build_definitions
 from pokayoke.errors import UsageError
+from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.run.run import Run
 from pokayoke.runtime.threads.forks import process_token
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
-    from pokayoke.runtime.run.run import Run
 
 _counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')

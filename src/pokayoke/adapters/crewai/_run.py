@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from crewai.context import get_current_task_id
 from crewai.execution import get_execution_uuid
@@ -19,14 +19,12 @@ from msgspec import structs
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall
+from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.adapters.crewai._contracts import crewai_name
 from pokayoke.core.call import ToolCall
 from pokayoke.core.host_input import as_storable_id
 from pokayoke.core.json.canonical import sha256_hex
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.visibility import OfferedTools
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 TOKEN = "pokayoke_call"  # noqa: S105 - a name of an argument, no secret
 """The argument that says which call a tool is run for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_hooks
 from crewai.tools import BaseTool
@@ -18,14 +18,12 @@ from msgspec import structs
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from pokayoke.adapters._host.calls import effective_call, encode_unreadable_call, find_tool_name
+from pokayoke.adapters._host.control_flow import Invoke
 from pokayoke.adapters._host.run import AdapterRun, value_as_text
 from pokayoke.adapters.crewai._contracts import ToolNotStartedError, crewai_name
 from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRuns
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.errors import ToolError, UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.control_flow import Invoke
 
 _VALIDATION_CODE = getattr(BaseTool._validate_kwargs, "__code__", None)  # noqa: SLF001 - it has no public name
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from fastmcp.server.dependencies import get_access_token
@@ -26,10 +26,8 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.gate.rules import as_principal
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.run.run import Run
 
 KEY_FIELD = "idempotencyKey"
 """The member of a call's `_meta` by which a client says that a retry is the same call."""

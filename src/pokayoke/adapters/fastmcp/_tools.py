@@ -7,7 +7,7 @@ Never: a preview, or a result that was not kept, in the place where a program ex
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastmcp.exceptions import NotFoundError, ValidationError
 from fastmcp.exceptions import ToolError as FastMCPToolError
@@ -22,9 +22,7 @@ from pokayoke.core.call import Outcome
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.errors import ToolError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 # The text that FastMCP writes for a value that it cannot serialise, where the tool has no output schema: a whole text,
 # or a whole string inside JSON. Inside other words it is a quotation.

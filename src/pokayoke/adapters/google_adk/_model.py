@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from google.adk.models.llm_response import LlmResponse
 from google.adk.models.registry import LLMRegistry
@@ -30,9 +30,7 @@ from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.streams import CUT_STOP_REASON
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 _KEPT_CALLS = 100
 # Models whose streams always say why they ended.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.adk.agents.run_config import ToolThreadPoolConfig
 from google.adk.plugins.base_plugin import BasePlugin
@@ -28,9 +28,7 @@ from pokayoke.adapters.google_adk._tools import (
     wrap_run_async,
 )
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 _outer_run_var: ContextVar[tuple[str, str] | None] = ContextVar("pokayoke_adk_outer", default=None)
 """Session and run that call an agent as a tool: ADK gives that agent a new session, which no restart would find."""

@@ -9,13 +9,11 @@ The question stands in the guard's store, so it can be answered there as well, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters._host.approvals import PersonAnswer, answer_question
-
-if TYPE_CHECKING:
-    from pokayoke.core.call import Outcome
-    from pokayoke.runtime.ports import GuardPort
+from pokayoke.core.call import Outcome
+from pokayoke.runtime.ports import GuardPort
 
 _YES = frozenset({"approve", "approved", "accept", "yes"})
 _NO = frozenset({"deny", "denied", "reject", "rejected", "no"})

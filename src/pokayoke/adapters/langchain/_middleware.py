@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage
@@ -25,11 +25,9 @@ from pokayoke.adapters.langchain._run import GraphRuns, Who
 from pokayoke.adapters.langchain._tools import ToolNodeCall
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.messages.replies import CallIds
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
-    from pokayoke.runtime.memory.run_memory import RunMemory
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.run.run import Run
 
 
 class GuardMiddleware(AgentMiddleware):

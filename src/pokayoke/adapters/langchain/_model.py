@@ -7,7 +7,7 @@ request with a tool that the caller may not use, or a message with a call that n
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
@@ -27,10 +27,8 @@ from pokayoke.core.json.values import read_field
 from pokayoke.core.messages.tool_definitions import build_definitions
 from pokayoke.errors import UsageError
 from pokayoke.runtime.run.compaction import RunHistory
+from pokayoke.runtime.run.run import Run
 from pokayoke.runtime.tools.selection import offered_tools as offered_by
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
 
 _MESSAGE_CLASSES = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 _CUT = "The message was cut before its end, so nothing of it was used. Send it again, shorter."

@@ -7,7 +7,7 @@ another caller than the one of now.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langgraph.config import get_config
 
@@ -15,9 +15,7 @@ from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.langchain._contracts import CONTROL_EXCEPTIONS
 from pokayoke.core.json.values import read_field
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 Who = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 

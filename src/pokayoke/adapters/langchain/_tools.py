@@ -17,7 +17,7 @@ import itertools
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import msgspec
 from langchain_core.messages import ToolMessage
@@ -37,16 +37,14 @@ from pokayoke.adapters.langchain._contracts import (
     HostException,
     StartUnknown,
 )
+from pokayoke.adapters.langchain._model import ModelLoop
 from pokayoke.adapters.langchain._results import answering_message, is_message, redirects_graph, result_message
 from pokayoke.adapters.langchain._wrapper import wrap_object
 from pokayoke.core.call import Finding, Outcome
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.errors import ToolError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters.langchain._model import ModelLoop
-    from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.memory.run_memory import RunMemory
 
 try:
     from langgraph.errors import is_invalid_resume

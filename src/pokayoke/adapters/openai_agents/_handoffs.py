@@ -7,7 +7,7 @@ Never: a handoff that starts with arguments the model did not mean.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters.openai_agents._contracts import without_strict_mode
 from pokayoke.core.call import Finding, Outcome, ToolCall
@@ -18,9 +18,7 @@ from pokayoke.core.intake import read_arguments, reading_finding
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.output.model_text import refusal_text
 from pokayoke.errors import ContractError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 
 class GuardedHandoff:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import FunctionTool, ItemHelpers, Model, ModelProvider, OpenAIChatCompletionsModel, OpenAIResponsesModel
 from openai.types.responses import (
@@ -39,9 +39,7 @@ from pokayoke.adapters.openai_agents._tools import tool_definition, unknown_tool
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.answers import result_message
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 _OTHER_CALLS = frozenset({
     "apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request", "shell_call",

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME, decode_call
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
+from pokayoke.adapters._host.visibility import OfferedTools
+from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
-    from pokayoke.adapters._host.visibility import OfferedTools
-    from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 
 _ENCODED_PREFIX = f'{{"{UNKNOWN_TOOL_NAME}"'
 """How the arguments of a call begin whose text the SDK could not have read."""

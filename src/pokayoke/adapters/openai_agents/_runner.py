@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import FunctionTool, Handoff, Model, RunConfig, Runner, RunState
 
@@ -25,9 +25,7 @@ from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, curren
 from pokayoke.adapters.openai_agents._tools import ObservedMCPServer, final_output_behavior, guard_tool
 from pokayoke.core.messages.messages import text_of
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 _RUN_ATTRIBUTE = "_pokayoke_slot"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import to_thread
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 from pydantic_ai.capabilities import AbstractCapability
@@ -22,11 +22,9 @@ from pokayoke.adapters._host.approvals import (
     call_denied,
     find_question,
 )
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.errors import StoreError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRun
 
 
 def may_defer(ctx: RunContext[Any]) -> bool:

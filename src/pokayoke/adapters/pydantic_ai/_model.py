@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_ai.messages import (
@@ -33,16 +33,14 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from pokayoke.adapters._host.calls import ReplyCall, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import OfferedTools, is_hidden
 from pokayoke.core.call import ToolCall
+from pokayoke.core.contract.contract import Contract
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
 from pokayoke.errors import UsageError
-
-if TYPE_CHECKING:
-    from pokayoke.adapters._host.run import AdapterRun
-    from pokayoke.core.contract.contract import Contract
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 _BEDROCK = "bedrock"
 _PLACEHOLDER = {"pokayoke": "stranger"}

@@ -12,7 +12,7 @@ import uuid
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
@@ -36,9 +36,7 @@ from pokayoke.adapters.pydantic_ai._model import (
 )
 from pokayoke.adapters.pydantic_ai._tools import CONTROL_EXCEPTIONS, Handler, ToolInvocation, call_deferred
 from pokayoke.core.call import ToolCall
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.guard.guard import Guard
 
 Who = Callable[[RunContext[Any]], Mapping[str, Any]]
 

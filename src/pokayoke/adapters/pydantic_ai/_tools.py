@@ -8,7 +8,7 @@ did not happen when it is not.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pydantic_core
 from pydantic import ValidationError
@@ -39,9 +39,7 @@ from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.model_text import result_text
 from pokayoke.core.output.preview import build_preview
-
-if TYPE_CHECKING:
-    from pokayoke.runtime.run.run import Run
+from pokayoke.runtime.run.run import Run
 
 CONTROL_EXCEPTIONS = (CallDeferred, ApprovalRequired)
 """A tool that raises one of these has done nothing: its call is answered elsewhere."""
