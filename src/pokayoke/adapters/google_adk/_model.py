@@ -116,7 +116,6 @@ class AgentModelSide(ModelSide):
         return next((one.stop_reason for one in self._originals if is_cut(one.stop_reason)), response.finish_reason)
 
     def total_tokens(self, reply: Any) -> int | None:
-        """Return what the provider has counted."""
         usage = reply.usage_metadata
         return None if usage is None else cast("int | None", usage.total_token_count)
 

@@ -204,7 +204,6 @@ class ModelLoop(ModelSide):
         return not reply.answered and reply.response.structured_response is None and not self._is_silent(reply)
 
     def text(self, reply: _Reply) -> str | None:
-        """Return its text."""
         return str(reply.message.text)
 
     def with_text(self, reply: _Reply, text: str) -> _Reply:

@@ -10,12 +10,13 @@ runs in a wrapper of itself that keeps both, and that knows whether the tool has
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import inspect
 import itertools
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast, get_type_hints
 
@@ -302,29 +303,28 @@ class ToolInvocation:
 
     def run(self, arguments: dict[str, Any]) -> Any:
         """Run the tool and return its value, as it was before LangChain made text of it."""
-        self._reset_result()
-        token = _invocation_var.set(self)
-        try:
+        with self._observe_attempt():
             made = self._handler(self._build_request(arguments))
-        except Exception as error:
-            self._translate_error(error)
-            raise
-        finally:
-            _invocation_var.reset(token)
         return self._take_result(made)
 
     async def arun(self, arguments: dict[str, Any]) -> Any:
         """`run` for asynchronous code."""
-        self._reset_result()
+        with self._observe_attempt():
+            made = await cast("Awaitable[Any]", self._handler(self._build_request(arguments)))
+        return self._take_result(made)
+
+    @contextlib.contextmanager
+    def _observe_attempt(self) -> Iterator[None]:
+        """Let the tool's wrapper report to this call, and raise an exception as what the guard has to know of it."""
+        self._began, self._value, self._error, self.made = False, None, None, None
         token = _invocation_var.set(self)
         try:
-            made = await cast("Awaitable[Any]", self._handler(self._build_request(arguments)))
+            yield
         except Exception as error:
             self._translate_error(error)
             raise
         finally:
             _invocation_var.reset(token)
-        return self._take_result(made)
 
     @property
     def is_direct(self) -> bool:
@@ -348,9 +348,6 @@ class ToolInvocation:
         self._error = error
 
     # -- parts ---------------------------------------------------------------------------------------
-
-    def _reset_result(self) -> None:
-        self._began, self._value, self._error, self.made = False, None, None, None
 
     def _build_request(self, arguments: dict[str, Any]) -> Any:
         call = {**self._request.tool_call, "args": arguments}

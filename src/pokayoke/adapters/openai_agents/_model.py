@@ -31,7 +31,7 @@ from pokayoke.adapters._host.finish_reasons import (
     cut_or_last,
 )
 from pokayoke.adapters._host.model import ModelSide
-from pokayoke.adapters._host.proxy import Proxy
+from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 from pokayoke.adapters.openai_agents._run import current_agent_run
@@ -99,19 +99,13 @@ class GuardedModel(Proxy, Model):
                 if not request.is_final:
                     yield event
 
-    def get_retry_advice(self, request: Any) -> Any:
-        """Return the model's own advice."""
-        return self._inner.get_retry_advice(request)
-
-    async def close(self) -> None:
-        """Close the model."""
-        await self._inner.close()
+    get_retry_advice, close = forward("get_retry_advice"), forward("close")
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         await self._observed._cleanup_on_run_end(owner)  # noqa: SLF001 - the framework calls it on every model
 
 
-class GuardedProvider(ModelProvider):
+class GuardedProvider(Proxy, ModelProvider):
     """A provider whose models are guarded.
 
     Args:
@@ -120,15 +114,13 @@ class GuardedProvider(ModelProvider):
 
     def __init__(self, inner: Any) -> None:
         """Keep the provider."""
-        self._inner: Any = inner._inner if isinstance(inner, GuardedProvider) else inner  # noqa: SLF001 - of its own kind
+        super().__init__(inner._inner if isinstance(inner, GuardedProvider) else inner)  # noqa: SLF001 - of its own kind
 
     def get_model(self, model_name: str | None) -> Any:
         """Return the model of that name, guarded."""
         return GuardedModel(self._inner.get_model(model_name))
 
-    async def aclose(self) -> None:
-        """Close the provider."""
-        await self._inner.aclose()
+    aclose = forward("aclose")
 
 
 def _observed_model(model: Any) -> Any:

@@ -123,7 +123,6 @@ class RunModelSide(ModelSide):
         return taken
 
     def total_tokens(self, reply: Any) -> int | None:
-        """Return what the provider has counted."""
         tokens: int = reply.usage.total_tokens
         return tokens
 
