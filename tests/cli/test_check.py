@@ -269,6 +269,18 @@ def test_kinds_of_failure_that_do_not_exist_are_found(shell, folder):
     assert all(one["fired"] for one in json.loads(done.stdout)["probes"])
 
 
+def test_a_validator_that_the_schema_hides_is_named(shell, folder):
+    """`check` names the argument and the corrector to declare."""
+    (folder / "before.py").write_text(
+        "from typing import Annotated\nfrom pydantic import BeforeValidator\nimport pokayoke\n"
+        "@pokayoke.tool(effect='write', output='text', timeout=5)\n"
+        "def buy(n: Annotated[int, BeforeValidator(int)]) -> str:\n    'Buy.'\n    return str(n)\n"
+    )
+    (found,) = checked(shell, "before:buy")[1]["problems"]
+    assert (found["code"], found["where"]) == ("hidden_validator", "buy@1")
+    assert "correctors={'n': that_function}" in found["message"]
+
+
 def test_names_are_not_looked_for_where_the_tools_are_not_known(shell, folder):
     """Without tools, or with one that cannot be read, a name is no problem; it is said that nobody looked."""
     (folder / "names.yaml").write_text("access: {deny: [odrer]}\n")

@@ -14,6 +14,7 @@ from pokayoke.cli.sources import LoadedSources, SourceProblem, read_sources, unk
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.catalogue.unknown_names import unknown_names
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.correctors import hidden_validator_text
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
 from pokayoke.errors import ConfigurationError
@@ -80,6 +81,8 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
             "no_output_contract", contract.id,
             "promises nothing about its output, so drift and error pages pass unseen. Declare a schema, or text.",
         )  # fmt: skip
+    for name in contract.hidden_validators:
+        yield SourceProblem("hidden_validator", contract.id, hidden_validator_text(name))
     if contract.timeout is None:
         yield SourceProblem(
             "no_deadline", contract.id,

@@ -168,7 +168,7 @@ def _probe_bad_argument(policy: Policy) -> str | None:
 
 @register_probe("placeholder", "a template value such as <user_id>")
 def _probe_placeholder(policy: Policy) -> str | None:
-    tool = ProbeTool(effect="write")
+    tool = ProbeTool(effect="write", identity=("item",))
     return expect_refused(call_once(relax_policy(policy), tool, '{"item": "<item_id>"}'), tool)
 
 

@@ -33,6 +33,7 @@ from pokayoke.core.contract.terms import (
     OutputChecks,
     Scope,
 )
+from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.schema.accepts_text import may_accept_text
 from pokayoke.core.schema.schema import Schema, compile_schema
@@ -145,6 +146,8 @@ class Contract:
     """The original function, if the handler converts arguments before calling it."""
     validate_input: InputModel | None = None
     """A model's own validators: returns the arguments to use and their findings."""
+    before_validators: tuple[str, ...] = ()
+    """Arguments with a validator of their own that runs before the type's check; `tool` and `from_model` find them."""
     schemas: Mapping[str, Any] | None = None
     """Documents that `$ref` may reach, by absolute URI."""
     defined_in_code: bool = False
@@ -212,6 +215,12 @@ class Contract:
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
         check_contract(self)
         seal(self, "ready_correctors", build_correctors(self))
+
+    @property
+    def hidden_validators(self) -> tuple[str, ...]:
+        """The `before_validators` without a corrector: what only they could read never reaches them."""
+        corrected = {parse_pointer(name)[0] if name.startswith("/") else name for name in self.correctors}
+        return tuple(name for name in self.before_validators if name not in corrected)
 
     @property
     def text_output(self) -> bool:

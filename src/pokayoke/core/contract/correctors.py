@@ -6,7 +6,8 @@
 ``{"unit": "kg"}``, ``"unit:kg"``        a number with a unit of the same dimension, converted exactly
 ``{"aliases": {"yuan": "CNY"}}``         other names of the allowed values, in any case
 ``{"date": "%d.%m.%Y"}``, ``"date:…"``   a date in exactly this order becomes an ISO 8601 date
-a callable                               ``corrector(value)`` returns another value, or the same one
+a callable                               ``corrector(value)`` returns another value, or the same one, or raises a
+                                         ValueError; a validator of pydantic may be one
 a tuple or list of these                 used only if those that answer agree
 =======================================  ==========================================================
 
@@ -191,11 +192,17 @@ def _compile_corrector(given: object, field: str, choices: tuple[Any, ...]) -> _
 
 
 def _run_user_corrector(rule: _UserCorrector, path: Path, value: Any, root: str) -> Any:
-    """Call a user's corrector on a copy. Any exception becomes a finding, except a KeyboardInterrupt."""
+    """Call a user's corrector on a copy.
+
+    A ValueError or AssertionError says that it cannot read the value. Any other exception becomes a finding, except a
+    KeyboardInterrupt.
+    """
     try:
         after = rule.run(copy.deepcopy(value))
     except KeyboardInterrupt:
         raise
+    except (ValueError, AssertionError):  # as validators say that they cannot read a value
+        return _UNCHANGED
     except BaseException as exc:  # noqa: BLE001 - even SystemExit of a user's function must not end the agent
         return user_code_finding(rule.rule, path, f"{type(exc).__name__}: {_exception_text(exc)}", root)
     if not is_exact_json(after):
@@ -215,6 +222,14 @@ def user_code_finding(rule: str, path: Path, reason: str, root: str = "arguments
         message=f"{rule} failed on {name}: {reason}"[:500],
         hint=f"`{name}` could not be checked; this is not your mistake. Do not send the same call again.",
         data={"rule": rule},
+    )
+
+
+def hidden_validator_text(name: str) -> str:
+    """Return what to do about a validator of an argument that the schema hides."""
+    return (
+        f"has a validator on `{name}` that runs before the type's check, and the schema does not say what it takes: a "
+        f"value that only it could read is refused first. Declare correctors={{{name!r}: that_function}}."
     )
 
 

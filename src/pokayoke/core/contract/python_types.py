@@ -13,7 +13,7 @@ import math
 import types
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
 
@@ -71,19 +71,21 @@ def from_model(name: str, model: Any, output: Any, fields: Mapping[str, Any]) ->
     schema = input_schema_of(model, where)
     if fields.get("paths"):
         refuse_unconfined_paths(where, _field_types(model), fields["paths"])
+    adapter = build_type_adapter(model, where)
     made: dict[str, Any] = {
         "name": name,
         "input_schema": schema,
         "output_schema": output_schema_from(output, where),
         "description": schema.pop("description", ""),
-        "validate_input": build_validator(build_type_adapter(model, where), fields.get("key_argument")),
+        "validate_input": build_validator(adapter, fields.get("key_argument")),
+        "before_validators": find_before_validators(adapter),
         "defined_in_code": True,
         **fields,
     }
     handler = fields.get("handler")
     if handler is not None:
         made["function"] = handler
-        made["handler"] = build_typed_handler(handler, build_type_adapter(model, where), spread=False)
+        made["handler"] = build_typed_handler(handler, adapter, spread=False)
     return made
 
 
@@ -234,6 +236,41 @@ def build_validator(
         return _merge_validated(arguments, as_python, as_json), ()
 
     return validate_arguments
+
+
+def find_before_validators(adapter: TypeAdapter[Any]) -> tuple[str, ...]:
+    """Return the fields of a model with a validator that runs before the type's own check, by their names in JSON.
+
+    The JSON Schema does not say what such a validator takes, so a value that only it could read is refused before it
+    runs. One that declares its input (`json_schema_input_type`) hides nothing.
+    """
+    root: Any = adapter.core_schema
+    known = {one.get("ref"): one for one in root.get("definitions", ())}
+    while is_object(root) and root["type"] not in _FIELD_HOLDERS:
+        root = known.get(root.get("schema_ref")) or root.get("schema")
+    fields: Any = root["fields"] if is_object(root) else ()
+    named = fields.items() if is_object(fields) else ((one["name"], one) for one in fields)
+    return tuple(
+        alias if isinstance(alias := field.get("validation_alias"), str) else name
+        for name, field in named
+        if _has_before_validator(field)
+    )
+
+
+_FIELD_HOLDERS = ("model-fields", "dataclass-args", "typed-dict")
+
+
+def _has_before_validator(node: Any) -> bool:
+    """Return whether a part of a core schema runs a validator of the user before its own check."""
+    if is_array(node) or isinstance(node, tuple):
+        return any(map(_has_before_validator, cast(Iterable[Any], node)))
+    if not is_object(node):
+        return False
+    if node.get("type") in ("function-before", "function-wrap") and "json_schema_input_schema" not in node:
+        written = getattr(node["function"]["function"], "__module__", None) or ""
+        if not written.startswith("pydantic."):  # which wraps some types of the standard library itself
+            return True
+    return any(_has_before_validator(child) for word, child in node.items() if word != "metadata")
 
 
 def _refuse_strict_key(adapter: TypeAdapter[Any], key_argument: str) -> None:

@@ -42,7 +42,7 @@ from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.forks import on_fork
 from pokayoke.runtime.threads.worker_pool import WorkerPool
 from pokayoke.runtime.tools.own_tools import paging_tool
-from pokayoke.runtime.tools.view import ToolView, resolve_roots, unknown_names_report
+from pokayoke.runtime.tools.view import ToolView, hidden_validators_report, resolve_roots, unknown_names_report
 from pokayoke.stores.base import Store
 
 if TYPE_CHECKING:
@@ -400,7 +400,8 @@ class Guard:
             contracts, use = rollout.prepare_swap(tools, policy, self.view)
         require_output_contract(contracts, policy.validation.tool_output)
         use()
-        self._strange = unknown_names_report(contracts, policy)
+        reports = (unknown_names_report(contracts, policy), hidden_validators_report(contracts))
+        self._strange = "\n".join(filter(None, reports))
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = self.view.snapshot
         self._given, self._refused = tools, None

@@ -125,6 +125,7 @@ def from_function(
         adapter = typed.build_type_adapter(arguments, where)
         made["handler"] = typed.build_typed_handler(function, adapter, spread=True)
         made["validate_input"] = typed.build_validator(adapter, fields.get("key_argument"))
+        made["before_validators"] = typed.find_before_validators(adapter)
     promised = output if output is not None else hints.get("return", _UNDECLARED)
     made["output_schema"] = typed.output_schema_from(promised, f"output of {named!r}")
     return Tool[P, R].from_schema(named, schema, effect=effect, **made)

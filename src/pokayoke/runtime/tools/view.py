@@ -38,7 +38,18 @@ def unknown_names_report(contracts: Sequence[Contract], policy: Policy) -> str:
     if not contracts:
         return ""
     lines = [f"`{dotted_path(place)}` {text}" for place, text in unknown_names(policy, contracts, OWN_TOOLS)]
-    return "\n".join([*lines, *(f"{ident}: {text}" for ident, text in unknown_sources(contracts, OWN_TOOLS))])
+    lines += [f"{ident}: {text}" for ident, text in unknown_sources(contracts, OWN_TOOLS)]
+    return "\n".join(lines)
+
+
+def hidden_validators_report(contracts: Sequence[Contract]) -> str:
+    """Say which validators the schemas of contracts hide, a line each."""
+    hidden = [(contract.id, name) for contract in contracts for name in contract.hidden_validators]
+    if not hidden:
+        return ""
+    from pokayoke.core.contract.correctors import hidden_validator_text  # noqa: PLC0415 - loaded where one is needed
+
+    return "\n".join(f"{ident} {hidden_validator_text(name)}" for ident, name in hidden)
 
 
 class CatalogueIndex(msgspec.Struct, frozen=True):
