@@ -22,34 +22,26 @@ def with_current_time(run: RunPort, question: Approval | None) -> Approval | Non
     return None if question is None else question.asked(run.guard.clock.now())
 
 
-def ask_person(run: RunPort, approval: Approval) -> bool | None:
-    """Ask the host's callback and store its answer. Returns None if it gives none."""
+async def ask_person(run: RunPort, approval: Approval, *, may_wait: bool) -> bool | None:
+    """Ask the host's callback and store its answer. Returns None if it gives none.
+
+    Args:
+        run: the run of the call.
+        approval: the question.
+        may_wait: whether the caller has an event loop: there an asynchronous callback is awaited.
+    """
     try:
         said: Any = _ask_callback(run)(approval)
+        if may_wait and inspect.isawaitable(said):
+            said = await said
     except Exception as error:  # noqa: BLE001 - the host's own code; the question then waits
         said = error
     if (answer := _parse_answer(run, approval, said)) is None:
         return None
+    store, operation = run.guard.store, _answer_operation(run, approval, answer)
     try:
-        run.guard.store.run(_answer_operation(run, approval, answer))
+        _ = await store.arun(operation) if may_wait else store.run(operation)
     except Exception as error:  # noqa: BLE001 - decided elsewhere or expired meanwhile: admission knows what holds
-        _report_unanswered(run, approval, f"not taken: {type(error).__name__}")
-    return answer
-
-
-async def ask_person_async(run: RunPort, approval: Approval) -> bool | None:
-    """`ask_person` without blocking the event loop; an asynchronous callback is awaited."""
-    try:
-        said: Any = _ask_callback(run)(approval)
-        if inspect.isawaitable(said):
-            said = await said
-    except Exception as error:  # noqa: BLE001 - as in `ask_person`
-        said = error
-    if (answer := _parse_answer(run, approval, said)) is None:
-        return None
-    try:
-        await run.guard.store.arun(_answer_operation(run, approval, answer))
-    except Exception as error:  # noqa: BLE001 - as in `ask_person`
         _report_unanswered(run, approval, f"not taken: {type(error).__name__}")
     return answer
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import msgspec
 
@@ -26,6 +26,7 @@ from pokayoke.core.versions.rollout import pin_versions
 from pokayoke.runtime.memory.call_log import CallLog
 from pokayoke.runtime.memory.offloaded_texts import OffloadedTexts
 from pokayoke.runtime.threads.clock import Clock
+from pokayoke.runtime.threads.coroutines import run_in_thread
 from pokayoke.stores.base import Store
 from pokayoke.stores.operations import propose_operation
 
@@ -107,30 +108,27 @@ class RunMemory:
 
     def change_state(self, how: StateChange, review: Approval | None = None) -> tuple[RunState, RunState]:
         """Change the state where every process finds it. Returns the states before and after."""
-        with self._lock:
-            waiting = self._add_pending(how)
-            try:
-                before, after = self._store.change_run(self.state.run_id, self._compose_changes(waiting))
-            except BaseException as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
-                return self._apply_unsaved(how, error)
-            self._confirm_changes(after, waiting)
-            if review is not None:
-                self._keep_question(review)
-        return before, after
+        return run_in_thread(self.achange_state(how, review, may_wait=False))
 
-    async def achange_state(self, how: StateChange, review: Approval | None = None) -> tuple[RunState, RunState]:
-        """`change_state` without blocking the event loop."""
-        with self._lock:
-            waiting = self._add_pending(how)
-        try:
-            before, after = await self._store.achange_run(self.state.run_id, self._compose_changes(waiting))
-        except BaseException as error:  # noqa: BLE001 - as in `change_state`
+    async def achange_state(
+        self, how: StateChange, review: Approval | None = None, *, may_wait: bool = True
+    ) -> tuple[RunState, RunState]:
+        """`change_state` without blocking the event loop; with `may_wait=False` it blocks the thread after all."""
+        with nullcontext() if may_wait else self._lock:  # a lock that is held across a wait would block the loop
             with self._lock:
-                return self._apply_unsaved(how, error)
-        with self._lock:
-            self._confirm_changes(after, waiting)
-        if review is not None:
-            await self._akeep_question(review)
+                waiting = self._add_pending(how)
+            store, run_id, change = self._store, self.state.run_id, self._compose_changes(waiting)
+            try:
+                before, after = (
+                    await store.achange_run(run_id, change) if may_wait else store.change_run(run_id, change)
+                )
+            except BaseException as error:  # noqa: BLE001 - a store may raise anything; until it is reached, writes are refused
+                with self._lock:
+                    return self._apply_unsaved(how, error)
+            with self._lock:
+                self._confirm_changes(after, waiting)
+            if review is not None:
+                await self._keep_question(review, may_wait=may_wait)
         return before, after
 
     def pin_versions(self, versions: Mapping[str, str]) -> str | None:
@@ -141,11 +139,6 @@ class RunMemory:
     def save_totals(self) -> str | None:
         """Keep the totals, and what could not be kept so far. Returns why that was impossible, or None."""
         self.change_state(self.with_totals)
-        return self.unsaved
-
-    async def asave_totals(self) -> str | None:
-        """`save_totals` without blocking the event loop."""
-        await self.achange_state(self.with_totals)
         return self.unsaved
 
     def with_totals(self, state: RunState) -> RunState:
@@ -264,14 +257,9 @@ class RunMemory:
             raise error
         return before, self.state
 
-    def _keep_question(self, review: Approval) -> None:
+    async def _keep_question(self, review: Approval, *, may_wait: bool) -> None:
+        operation = propose_operation(review)
         try:
-            self._store.propose(review)
+            await self._store.arun(operation) if may_wait else self._store.run(operation)
         except Exception as error:  # noqa: BLE001 - as above; without the question the latch simply stays closed
-            self.unsaved = type(error).__name__
-
-    async def _akeep_question(self, review: Approval) -> None:
-        try:
-            await self._store.arun(propose_operation(review))
-        except Exception as error:  # noqa: BLE001 - as above
             self.unsaved = type(error).__name__
