@@ -16,7 +16,7 @@ import functools
 import inspect
 import itertools
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast, get_type_hints
 
@@ -314,7 +314,7 @@ class ToolInvocation:
         return self._take_result(made)
 
     @contextlib.contextmanager
-    def _observe_attempt(self) -> Iterator[None]:
+    def _observe_attempt(self) -> Generator[None]:
         """Let the tool's wrapper report to this call, and raise an exception as what the guard has to know of it."""
         self._began, self._value, self._error, self.made = False, None, None, None
         token = _invocation_var.set(self)
