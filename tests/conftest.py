@@ -16,6 +16,7 @@ settings.register_profile("full", max_examples=2_000, **SLOW)
 settings.load_profile("full" if os.environ.get("POKAYOKE_FULL") else "ci" if os.environ.get("CI") else "short")
 
 
+@pytest.hookimpl(optionalhook=True)  # the environments of the frameworks have no xdist
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One worker more than processors: many tests wait for processes, servers and deadlines."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
