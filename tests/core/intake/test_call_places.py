@@ -97,7 +97,7 @@ def test_closing_marks_and_separators_are_no_text(behind):
         (f"# {OBJECT}", SHOWN),
         (f"- [ ] {CALL}", SHOWN),
         (f"## Plan\n{CALL}", ACT),
-        ('{"name": "Ann", "arguments": {"age": 5}} lives here.', []),
+        ('{"name": "move_crate", "parameters": {"type": "object", "properties": {"bay": {}}}}', []),
     ],
 )
 def test_the_place_of_a_call_decides(text, found):

@@ -512,3 +512,75 @@ def test_a_text_of_nothing_but_calls_is_refused_as_a_whole_and_soon():
         assert (call.name, call.reading.reason, call.span) == ("", "too_many_calls", (0, len(text)))
     assert time.perf_counter() - begun < 2.0
     assert len(read_calls("<function=f>{}" * 1_000).calls) == 1_000
+
+
+FIELDS = {"f": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}
+
+
+def made(text):
+    """The calls of f that may run, at least as a read."""
+    return [
+        (call.name, call.reading.value) for call in read_calls(text, tools=FIELDS) if call.reading.value is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<function=f{"a": "x"}</function>',
+        '<tool_call>f\n{"a": "x"}\n</tool_call>',
+        '**Thought:** so\n**Action:** f\n**Action Input:** {"a": "x"}',
+        'Thought: so\nAction: `f`\nAction Input: {"a": "x"}',
+        'Action 1: f\nAction Input 1: {"a": "x"}',
+        'Action: f(a="x")',
+        '{"action": "f", "action_input": {"a": "x"}}',
+        '{"toolName": "f", "args": {"a": "x"}}',
+        '{"functionCall": {"name": "f", "args": {"a": "x"}}}',
+        '{"tool_call": {"name": "f", "arguments": {"a": "x"}}}',
+        '{"tool_uses": [{"recipient_name": "f", "parameters": {"a": "x"}}]}',
+        'f\n{"a": "x"}',
+        '<|assistant|>f\n{"a": "x"}<|observation|>',
+        'print(f(a="x"))',
+        'I check:\n```tool_code\nprint(f(a="x"))\n```',
+        'x = f(a="x")',
+        'await f(a="x")',
+        '{"f": {"a": "x"}}',
+        '```json\n{"f": {"a": "x"}}\n```',
+    ],
+)
+def test_more_forms_of_a_call_are_found(text):
+    """Each is a form in which a family of models or a framework writes calls."""
+    assert made(text) == [("f", {"a": "x"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The tool f\n{"a": "x"}',
+        'f {"a": "x"}',
+        'f\n{"a": "x"}\nis an answer',
+        'f\n{"other": "x"}',
+        'f\n["x"]',
+        "f\n{}",
+        'g\n{"a": "x"}',
+        '{"action": "f", "input": {"a": "x"}}',
+        '{"f": {"other": "x"}}',
+        '{"f": {"a": "x"}, "g": {}}',
+        '{"f": {}}',
+        '{"g": {"a": "x"}}',
+        'The answer:\n{"f": {"a": "x"}}',
+        'x = other(a="x")',
+        'You could say `x = f(a="x")` instead.',
+        'The code x = f(a="x") is one.',
+        'x = f(a="x") + 1',
+        'x = f(a="x"); y = g()',
+        'print(f(a="x"), 1)',
+        'print(f(a="x")["k"])',
+        'print(f(a="x")',
+        'if x:\n    y = f(a="x")',
+        '{"answer": 1} /* {"name": "f", "arguments": {"a": "x"}',
+    ],
+)
+def test_a_name_near_an_object_is_no_call(text):
+    """Only a tool's name alone on its line, and nothing but declared arguments below it."""
+    assert made(text) == []

@@ -97,9 +97,23 @@ def test_both_kinds_of_calls_in_one_reply_are_answered_in_their_forms():
     assert (ran, ended.verified) == (["cancel"], True)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Write {"name": "resize", "arguments": {"w": 5}} there.',
+        f"You can send {OBJECT} yourself.",
+        "It has {} without a name.\n<tool_call>",
+    ],
+)
+def test_the_same_text_again_is_an_answer(said):
+    """The model is told once what is wrong with a call in it; sent again, it is delivered, and not verified."""
+    ran, ended, model = played("openai", [said, said])
+    assert (ran, ended.text.startswith(said), ended.verified, len(model.seen)) == ([], True, False, 2)
+
+
 def test_an_answer_about_tools_is_an_answer():
-    """An object in a sentence that names no tool is data, and a mark in a sentence is a word."""
-    said = 'Write {"name": "resize", "arguments": {"w": 5}} between <tool_call> and </tool_call>.'
+    """A definition of a tool is data, and a mark in a sentence is a word."""
+    said = 'Put {"name": "cancel", "parameters": {"type": "object", "properties": {}}} between <tool_call> and </tool_call>.'
     _, ended, model = played("openai", [said])
     assert (ended.text, ended.verified, len(model.seen)) == (said, True, 1)
 

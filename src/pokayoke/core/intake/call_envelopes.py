@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from pokayoke.core.intake.reader import LenientReader
 from pokayoke.core.intake.tokens import TextRefused
+from pokayoke.core.json.values import is_object
 
 _NAMES = ("name", "tool", "tool_name", "toolName", "function", "function_name", "recipient_name")
 _ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "kwargs")
@@ -81,6 +82,8 @@ def _read_envelope(
         ]
     names = [key for key in _NAMES if isinstance(members.get(key), str)]
     arguments = [key for key in _ARGUMENTS if key in members]
+    if is_object(described := members.get("parameters")) and {"type", "properties"} <= described.keys():
+        return None  # the definition of a tool
     if not names or (not arguments and (known is None or members[names[0]] not in known)):
         return None
     rest = (*foreign, *_foreign_members(members, {names[0], *arguments[:1]}))

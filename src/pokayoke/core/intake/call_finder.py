@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Any, cast
 
 import msgspec
@@ -25,7 +24,7 @@ from pokayoke.core.intake.call_envelopes import (
     find_envelopes,
     find_unreadable_envelopes,
 )
-from pokayoke.core.intake.call_places import CallGroup, Piece, Surroundings, judge_places
+from pokayoke.core.intake.call_places import Piece, Surroundings, judge_places
 from pokayoke.core.intake.grading import ArgumentGrader, reading_flaw
 from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import LenientReader
@@ -49,11 +48,7 @@ def find_calls(text: str, tools: Tools, known: Surroundings, *, max_depth: int) 
     finder.scan_text()
     if len(finder.calls) > MAX_CALLS:
         return Calls(calls=(ReadCall(name="", reading=refused_reading("too_many_calls"), span=(0, len(text))),))
-    found = [
-        CallGroup(span[0], span[1], tuple(calls), span[0] in finder.named)
-        for span, calls in groupby(finder.calls, key=lambda call: call.span)
-    ]
-    calls = judge_places(text, found, finder.passed_over, known._replace(tools=finder.known))
+    calls = judge_places(text, finder.calls, finder.named, finder.passed_over, known)
     return Calls(calls=calls, rest=_text_around_calls(text, [call.span for call in calls]))
 
 

@@ -8,15 +8,14 @@ Never: look at words. What counts is marks, lines, quotation marks, tags, code, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
-from pokayoke.core.contract.names import fold_name
 from pokayoke.core.intake.framings import BARE, CLOSES, NAME_MEMBER, OPENS, OTHERS, OWN_TURN, STRAY
-from pokayoke.core.intake.reading import ReadCall, Reading, refused_reading
+from pokayoke.core.intake.reading import ReadCall, refused_reading
 
 _TOKENS = re.compile(
     rf"(?P<text>{OTHERS.pattern})|(?P<close>{CLOSES})|(?P<bare>{BARE})|(?P<open>{OPENS})|(?P<stray>{STRAY})"
@@ -43,29 +42,6 @@ class Piece(NamedTuple):
     end: int
 
 
-class _Line(NamedTuple):
-    """What stands before a mark or a call on its line."""
-
-    begins: bool
-    is_shown: bool
-
-
-class CallGroup(NamedTuple):
-    """Calls that share a place, such as those of one list.
-
-    Attributes:
-        start: offset of the first character.
-        end: offset after the last.
-        calls: the calls.
-        is_named: True if the mark at its beginning holds the name.
-    """
-
-    start: int
-    end: int
-    calls: tuple[ReadCall, ...]
-    is_named: bool
-
-
 class Surroundings(NamedTuple):
     """What is known beside the text.
 
@@ -73,80 +49,65 @@ class Surroundings(NamedTuple):
         has_own_form: True if unmarked calls have the form that the host named for its model.
         has_native_calls: True once the model has made a native call.
         read_texts: texts that the model has read.
-        tools: names of the offered tools, if known: an unmarked form beside words that names none of them is data.
     """
 
     has_own_form: bool = False
     has_native_calls: bool = False
     read_texts: Iterable[str] = ()
-    tools: Iterable[str] | None = None
 
 
 def judge_places(
-    text: str, groups: Sequence[CallGroup], passed_over: Sequence[Piece], known: Surroundings
+    text: str, calls: Sequence[ReadCall], named: Container[int], passed_over: Sequence[Piece], known: Surroundings
 ) -> tuple[ReadCall, ...]:
-    """Return the calls in order, each with the grade that its place allows, and unread markup as a refused call."""
-    if not groups and not _BARE(text):
+    """Return the calls in order, each with the grade that its place allows, and unread marks as a refused call.
+
+    Args:
+        text: the text.
+        calls: the calls in it.
+        named: offsets of the calls that begin with a mark which holds their name.
+        passed_over: the thoughts and the data in the text.
+        known: what is known beside it.
+    """
+    if not calls and not _BARE(text):
         return ()
-    walk = _PlaceWalk(text, groups, passed_over)
-    walk.follow_pieces()
-    calls: list[ReadCall] = []
-    first = min((place for place, at in walk.places.items() if not walk.is_shown(at)), default=-1)
+    walk = _PlaceWalk(text, calls, named, passed_over)
+    first = min((place.at for place in walk.places.values() if not place.is_shown), default=-1)
     behind = [at for at in walk.words if at > first >= 0]
-    read_texts = _spellings(known.read_texts) if groups else ()
-    for group in groups:
-        at = walk.places_by_start.get(group.start)
-        if at is None:  # it is in thoughts
-            reason = ""
-        elif walk.is_shown(walk.places[at]):
-            reason = "disowned"
-        elif behind and behind[0] < at:
-            reason = "after_text"
-        elif any(text[group.start : group.end] in one for one in read_texts):
-            reason = "recited"
-        elif known.has_native_calls:
-            reason = "not_native"
-        else:
-            is_own = walk.places[at].is_framed or known.has_own_form
-            is_act = walk.places[at].line.begins and not behind if is_own else not walk.words
-            reason = "" if is_act else "beside_text"
-            if reason and not is_own and not _names_tool(group, known.tools):
-                continue
-        calls += [_with_reason(call, reason) for call in group.calls]
-    if walk.unread is not None:
-        named = NAME_MEMBER.search(text, walk.unread, walk.unread + _NEAR)
-        end = min(walk.unread + _NEAR, len(text))
-        reading = refused_reading("unread_call", walk.unread)
-        calls.append(ReadCall(name=named[1] if named else "", reading=reading, span=(walk.unread, end)))
-    return tuple(sorted(calls, key=lambda call: call.span))
+    read_texts = _spellings(known.read_texts) if calls else ()
 
+    def find_reason(call: ReadCall, place: _Place) -> str:
+        if place.is_shown:
+            return "disowned"
+        if behind and behind[0] < place.at:
+            return "after_text"
+        if any(call.text in one for one in read_texts):
+            return "recited"
+        if known.has_native_calls:
+            return "not_native"
+        is_own = place.is_framed or known.has_own_form
+        return "" if (place.begins and not behind if is_own else not walk.words) else "beside_text"
 
-def _names_tool(group: CallGroup, tools: Iterable[str] | None) -> bool:
-    """Return whether a call names an offered tool, in any spelling, or nobody knows which there are."""
-    if tools is None:
-        return True
-    called = [fold_name(call.name) for call in group.calls]
-    return any(name.endswith(fold_name(tool)) for tool in tools for name in called)
+    judged = [
+        call if call.reading.value is None or place is None else _with_reason(call, find_reason(call, place))
+        for call in calls
+        for place in (walk.places.get(call.span[0]),)  # None: it is in thoughts
+    ]
+    if (unread := walk.unread) is not None:
+        member, end = NAME_MEMBER.search(text, unread, unread + _NEAR), min(unread + _NEAR, len(text))
+        reading = refused_reading("unread_call", unread)
+        judged.append(ReadCall(name=member[1] if member else "", reading=reading, span=(unread, end)))
+    return tuple(sorted(judged, key=lambda call: call.span))
 
 
 def _with_reason(call: ReadCall, reason: str) -> ReadCall:
-    """Return a readable call with the grade of its place; one that is refused already stays so."""
-    reading = call.reading
-    if not reason or reading.value is None:
+    """Return a call that was read, with the grade of its place."""
+    if not reason:
         return call
-    refused = refused_reading(reason, call.span[0])
-    if refused.grade == "edited":
-        if reading.grade == "edited":
-            return call
-        refused = Reading(
-            grade="edited",
-            value=reading.value,
-            repairs=reading.repairs,
-            reason=reason,
-            position=refused.position,
-            canonical=reading.canonical,
-        )
-    return msgspec.structs.replace(call, reading=refused)
+    reading = refused_reading(reason, call.span[0])
+    if reading.grade == "edited":
+        changed = {} if call.reading.grade == "edited" else {"grade": "edited", "reason": reason}
+        reading = msgspec.structs.replace(call.reading, **changed)
+    return msgspec.structs.replace(call, reading=reading)
 
 
 def _spellings(texts: Iterable[str]) -> tuple[str, ...]:
@@ -162,141 +123,130 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 class _Place(msgspec.Struct):
-    """The place of a group of calls."""
+    """The place of a mark, or of calls: does it begin a line, is it only shown, does a mark stand before it."""
 
-    line: _Line
-    is_framed: bool
-    depth: int
-    in_shown_code: bool = False
+    at: int
+    begins: bool
+    is_shown: bool
+    is_framed: bool = True
 
 
 class _PlaceWalk:
-    """One pass over the pieces of a text, in order."""
+    """One pass over the pieces of a text, in order.
 
-    def __init__(self, text: str, groups: Sequence[CallGroup], passed_over: Sequence[Piece]) -> None:
+    Attributes:
+        places: offset of a call -> its place.
+        words: numbers of the pieces that are neither calls nor marks.
+        unread: offset of the first mark without a call, if it begins a line outside of quotations, tags and code.
+    """
+
+    def __init__(
+        self, text: str, calls: Sequence[ReadCall], named: Container[int], passed_over: Sequence[Piece]
+    ) -> None:
         self.text = text
-        self.groups = {group.start: group for group in groups}
-        self.pieces = list(_split_text(text, groups, passed_over))
-        self.elements = _closed_elements(text, self.pieces)
+        self.named = named
         self.places: dict[int, _Place] = {}
-        self.places_by_start: dict[int, int] = {}
         self.words: list[int] = []
         self.unread: int | None = None
         self._open: dict[str, bool] = {}
         self._line_start = 0
         self._has_begun = True
-        self._mark: _Line | None = None
+        self._mark: _Place | None = None
         self._mark_start: int | None = None
         self._frame: _Place | None = None
-        self._fence: list[int] | None = None
+        self._fence: list[_Place] | None = None
         self._fence_has_words = False
         self._depth = 0
-
-    def is_shown(self, place: _Place) -> bool:
-        """Return whether a call is only shown: quoted, in a tag, or in code that holds more."""
-        return place.line.is_shown or place.depth > 0 or place.in_shown_code
-
-    def follow_pieces(self) -> None:
-        """Note the place of each call, and the first mark that no call follows."""
+        pieces = list(_split_text(text, calls, passed_over))
+        elements = _closed_elements(text, pieces)
         position = 0
-        for at, piece in enumerate(self.pieces):
-            self._read_line(position, piece.start)
-            if piece.kind == "call":
-                self._place_call(at, piece)
-            elif piece.kind in ("bare", "open", "stray"):
-                self._note_mark(piece)
-            elif piece.kind == "fence":
-                self._toggle_fence()
-            elif piece.kind in ("turn", "aside"):
-                if piece.kind == "aside" and self.places:
-                    self._note_words(at)
-                self._has_begun = True
-            elif piece.kind != "close":
-                self._depth += self.elements.get(at, 0)
-                self._note_words(at)
-                self._has_begun = False
-            if "\n" in self.text[piece.start : piece.end]:
-                self._begin_line(self.text.rfind("\n", piece.start, piece.end) + 1)
-                self._has_begun = piece.kind != "text" or not self.text[self._line_start : piece.end].strip()
+        for at, piece in enumerate(pieces):
+            self._begin_line(position, piece.start)
+            self._take_piece(at, piece, elements.get(at, 0))
+            self._begin_line(piece.start, piece.end, is_text=piece.kind == "text")
             if piece.kind in ("text", "tag"):
                 self._read_quotes(max(piece.start, self._line_start), piece.end)
             position = piece.end
         self._lose_mark()
-        self._toggle_fence(is_end=True)
+        self._end_fence()
 
-    def _begin_line(self, start: int) -> None:
-        self._open.clear()
-        self._line_start = start
-
-    def _read_line(self, start: int, end: int) -> None:
-        """Take in white space and separators."""
-        line = self.text.rfind("\n", start, end)
-        if line >= 0:
-            self._begin_line(line + 1)
+    def _take_piece(self, at: int, piece: Piece, depth: int) -> None:
+        if piece.kind == "call":
+            self._place_call(at, piece)
+        elif piece.kind in ("bare", "open", "stray"):
+            self._place_mark(at, piece)
+        elif piece.kind == "fence" and not self._end_fence():
+            self._fence, self._fence_has_words = [], False
+        elif piece.kind in ("turn", "aside"):
+            if piece.kind == "aside" and self.places:
+                self._add_words(at)
             self._has_begun = True
+        elif piece.kind in ("text", "data", "tag"):
+            self._depth += depth
+            self._add_words(at)
+            self._has_begun = False
+
+    def _begin_line(self, start: int, end: int, *, is_text: bool = False) -> None:
+        """Begin a line at the last line break of a part, if there is one."""
+        found = self.text.rfind("\n", start, end) + 1
+        if found:
+            self._open.clear()
+            self._line_start = found
+            self._has_begun = not (is_text and self.text[found:end].strip())
 
     def _read_quotes(self, start: int, end: int) -> None:
         for sign in _QUOTES(self.text, start, end):
             kind = _QUOTE_KINDS[sign[0][0]]
             self._open[kind] = not self._open.get(kind, False)
 
-    def _current_line(self, piece: Piece) -> _Line:
+    def _place_at(self, at: int, piece: Piece) -> _Place:
         is_code = self.text[piece.start - 1 : piece.start] == self.text[piece.end : piece.end + 1] == "`"
         is_quoted = any(is_open for kind, is_open in self._open.items() if not (is_code and kind == "`"))
-        return _Line(self._has_begun, is_quoted or _SHOWN_LINE(self.text, self._line_start) is not None)
+        is_line = _SHOWN_LINE(self.text, self._line_start) is not None
+        return _Place(at, self._has_begun, is_quoted or is_line or self._depth > 0)
 
-    def _note_words(self, at: int) -> None:
+    def _place_mark(self, at: int, piece: Piece) -> None:
+        if self._mark is None:
+            place = self._place_at(at, piece)
+            if self._frame is not None or piece.kind == "stray":
+                place.begins = self._frame.begins if self._frame is not None else True
+            is_lost_alone = piece.kind != "open" and place.begins and not place.is_shown and self._fence is None
+            self._mark, self._mark_start = place, piece.start if is_lost_alone else None
+        self._has_begun = False
+
+    def _place_call(self, at: int, piece: Piece) -> None:
+        before = self._mark or self._frame
+        place = before or self._place_at(at, piece)
+        is_framed = piece.start in self.named or (before is not None and before.is_framed)
+        place = _Place(at, place.begins, place.is_shown, is_framed and self._fence is None)
+        if self._fence is not None:
+            self._fence.append(place)
+        self._mark, self._frame = None, place
+        self.places[piece.start] = place
+
+    def _add_words(self, at: int) -> None:
         self.words.append(at)
         self._fence_has_words = True
         self._frame = None
         self._lose_mark()
 
-    def _note_mark(self, piece: Piece) -> None:
-        line = self._current_line(piece)
-        if piece.kind == "stray":
-            line = line._replace(begins=True)
-        elif self._frame is not None:
-            line = line._replace(begins=self._frame.line.begins)
-        if self._mark is None:
-            is_outside = not line.is_shown and self._depth == 0 and self._fence is None
-            self._mark = line
-            self._mark_start = piece.start if piece.kind != "open" and line.begins and is_outside else None
-        self._has_begun = False
-
     def _lose_mark(self) -> None:
-        """Report a mark without a call behind it, if it begins a line outside of quotations, tags and code."""
+        """Report a mark without a call behind it."""
         if self._mark is not None and self.unread is None:
             self.unread = self._mark_start
         self._mark = None
 
-    def _place_call(self, at: int, piece: Piece) -> None:
-        group = self.groups[piece.start]
-        if self._mark is not None:
-            place = _Place(self._mark, is_framed=True, depth=self._depth)
-        elif self._frame is not None:
-            place = _Place(self._frame.line, is_framed=group.is_named or self._frame.is_framed, depth=self._depth)
-        else:
-            place = _Place(self._current_line(piece), is_framed=group.is_named, depth=self._depth)
-        if self._fence is not None:
-            place.is_framed = False
-            self._fence.append(at)
-        self._mark, self._frame = None, place
-        self.places[at], self.places_by_start[piece.start] = place, at
-
-    def _toggle_fence(self, *, is_end: bool = False) -> None:
-        if self._fence is not None:
-            if self._fence_has_words:
-                for at in self._fence:
-                    self.places[at].in_shown_code = True
-            self._fence = None
-        elif not is_end:
-            self._fence, self._fence_has_words = [], False
+    def _end_fence(self) -> bool:
+        """End code, if there is some; return whether there was. Calls beside words in it are only shown."""
+        fence, self._fence = self._fence, None
+        for place in fence or ():
+            place.is_shown = place.is_shown or self._fence_has_words
+        return fence is not None
 
 
-def _split_text(text: str, groups: Sequence[CallGroup], passed_over: Sequence[Piece]) -> Iterator[Piece]:
+def _split_text(text: str, calls: Sequence[ReadCall], passed_over: Sequence[Piece]) -> Iterator[Piece]:
     """Yield the pieces of a text in order; white space and separators between them are none."""
-    calls = [Piece("call", group.start, group.end) for group in groups]
-    fixed = sorted([*calls, *passed_over], key=lambda piece: piece.start)
+    fixed = sorted({*(Piece("call", *call.span) for call in calls), *passed_over}, key=lambda piece: piece.start)
     position = 0
     for piece in [*fixed, Piece("end", len(text), len(text))]:
         if piece.start < position:

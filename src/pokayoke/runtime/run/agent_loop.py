@@ -107,7 +107,7 @@ class LoopHistory:
         asked = [call for message in self.messages for call in calls_in(message)]
         self._ids = {call.id or "" for call in asked}
         self._has_native_calls = bool(asked)
-        self._unread_text: str | None = None
+        self._refused_text: str | None = None
         if select is not None:
             wanted = next((text_of(one) for one in reversed(self.messages) if role_of(one) == "user"), "")
             run.select(wanted, select, used=[call.name for call in asked])
@@ -178,24 +178,17 @@ class LoopHistory:
         return said
 
     def is_final(self, said: Reply) -> bool:
-        """Return whether a reply is an answer: it has no call, or was sent again although none of its calls may run.
+        """Return whether a reply is an answer: it has no call, or is the same text again that ran nothing."""
+        return not said.calls or said.written == self._refused_text
 
-        The first time, such a text is answered with what is wrong with its calls.
-        """
-        if not said.calls:
-            return True
-        is_unread = len(said.in_text) == len(said.calls) and not has_runnable_calls(said)
-        is_repeated = is_unread and self._unread_text == said.written
-        self._unread_text = said.written if is_unread else None
-        return is_repeated
+    def note_outcomes(self, said: Reply, outcomes: Sequence[Outcome]) -> None:
+        """Keep the text of a reply that is an answer if the model sends it again: it has words, and nothing ran."""
+        is_text = len(said.in_text) == len(said.calls) and all(one.unread or said.text.strip() for one in said.calls)
+        has_run = any(outcome.status != "refused" for outcome in outcomes)
+        self._refused_text = said.written if is_text and not has_run else None
 
     def _tool_schemas(self) -> dict[str, Any]:
         return {plan.contract.name: plan.contract.model_schema for plan in self.run.snapshot.plans.values()}
-
-
-def has_runnable_calls(said: Reply) -> bool:
-    """Return whether a call of a reply was read, so that it may run."""
-    return any(call.unread is None or isinstance(call.arguments, dict) for call in said.calls)
 
 
 def _add_text(messages: list[Any], text: str) -> None:
@@ -235,7 +228,8 @@ def loop_steps(conversation: LoopHistory, rounds: int) -> Generator[AskModel | R
             run.tools_off("loop_detected")
             continue
         # A call in spite of the instruction runs nothing, and its message would want an answer: only its text counts.
-        answer = run.answer(None if has_runnable_calls(said) else said.written)
+        is_shown = all(call.id in said.in_text and isinstance(call.arguments, str) for call in said.calls)
+        answer = run.answer(said.written if is_shown or not final else None)
         if said.refused or said.calls or is_cut(said.stop_reason):
             answer = msgspec.structs.replace(answer, verified=False)
         return _end_loop(conversation, answer, number, refused=said.refused)
@@ -253,6 +247,7 @@ def _run_calls(conversation: LoopHistory, said: Reply) -> Generator[RunCalls, An
     if whole:
         conversation.add_messages(said.messages)
     outcomes: Sequence[Outcome] = yield RunCalls(said.calls, said.stop_reason)
+    conversation.note_outcomes(said, outcomes)
     for outcome in outcomes:
         conversation.notify_host("outcome", outcome)
     replies = result_messages(outcomes, said.shape, custom=said.custom, in_text=said.in_text)
