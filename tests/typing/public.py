@@ -12,6 +12,7 @@ from pokayoke import (
     Outcome,
     Policy,
     Raw,
+    ReadCall,
     Reading,
     Run,
     ToolCall,
@@ -92,8 +93,10 @@ def reading() -> None:
     assert_type(read.grade, Literal["exact", "lossless", "edited", "ambiguous", "lossy"])
     calls = pokayoke.read_calls("look_up(customer_id='C-1')", tools=["look_up"])
     assert_type(calls.rest, str)
-    for one in calls.calls:
+    for one in calls:
+        assert_type(one, ReadCall)
         assert_type(one.reading, Reading)
+        assert_type(one.to_tool_call("c1", stop_reason="stop"), ToolCall)
 
 
 def histories() -> None:

@@ -13,12 +13,27 @@ from typing import NamedTuple
 from pokayoke.core.intake.surroundings import ASIDE_CLOSES, ASIDE_OPENS
 from pokayoke.core.intake.tokens import NAME
 
-_SPACE = r"(?:[\w.｜-]{1,40}[:｜])?"
-"""An XML name space, as in `minimax:tool_call` or `｜DSML｜invoke`."""
-M3 = r"(?:\]<\]minimax\[>\[)?"
-"""The token that MiniMax M3 writes before each tag."""
-_CALLS = rf"{_SPACE}(?!end_)(?:[a-z]{{1,20}}_)?(?i:tool|function)[_▁ -]?(?i:calls?|use|code)"
+_Q = r"[\"']"
+SPACE = r"(?:[\w.｜-]{1,40}[:｜])?"  # of XML, as in `minimax:tool_call` or `｜DSML｜invoke`
+_M3 = r"(?:\]<\]minimax\[>\[)?"  # MiniMax M3 writes it before each tag
+_CALLS = rf"{SPACE}(?!end_)(?:[a-z]{{1,20}}_)?(?i:tool|function)[_▁ -]?(?i:calls?|use|code)"
 _SECTION = r"[_▁](?:section[_▁])?"
+_WRAPPER = rf"{_M3}<{_CALLS}>|<[|｜]{_CALLS}(?:{_SECTION}(?:begin|start))?[|｜]?>"
+_WRAPPER_END = (
+    rf"{_M3}</{_CALLS}>|<[|｜]/{_CALLS}[|｜]>|<[|｜]{_CALLS}{_SECTION}end[|｜]>|<{_CALLS}\|>|<end_function_call>"
+)
+_GLM = r"<(?:longcat_)?tool_call>\s*NAME(?:\s*(?=<(?:longcat_)?arg_key>|\{)|(?=\n?</(?:longcat_)?tool_call>))"
+_KIMI = r"<\|tool_call_begin\|>\s*(?:functions\.)?NAME(?::\d{1,6})?\s*<\|tool_call_argument_begin\|>"
+_HARMONY = (
+    r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>\s*\w{1,20}\s+)?to=(?:functions\.)?NAME(?![\w.-])"
+    r"[^{<\n]{0,80}(?:<\|(?:channel|constrain)\|>[^{<\n]{0,40}){0,3}<\|message\|>"
+)
+_ACTION = r"(?m:^)[ \t*]*Action(?: ?\d)?:[ \t*]*`?NAME`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**"
+_START_ACTION = r"<\|START_ACTION\|>|<\|action_start\|>\s*<\|(?:plugin|interpreter)\|>"
+_BRACKETS, _BRACKETS_END = (
+    r"\[TOOL_(?:CALLS?|REQUEST)\]",
+    r"\[/TOOL_CALLS?\]|\[(?:END_TOOL_REQUEST|TOOL_REQUEST_END)\]",
+)
 
 
 class Framing(NamedTuple):
@@ -41,76 +56,35 @@ class Framing(NamedTuple):
 
 
 FRAMINGS = (
-    Framing("Llama 3, Qwen-Coder, Seed", r"<function=[\"']?NAME[\"']?(?:>|(?=\{))", r"</function>", r"<function="),
-    Framing("MiniCPM 5", r"<function name=[\"']NAME[\"']\s*>", r"</function>", r"<function name="),
+    Framing("Llama 3, Qwen-Coder, Seed", rf"<function={_Q}?NAME{_Q}?(?:>|(?=\{{))", r"</function>", r"<function="),
+    Framing("MiniCPM 5", rf"<function name={_Q}NAME{_Q}\s*>", r"</function>", r"<function name="),
     Framing(
         "MiniMax, Anthropic, DeepSeek V3.2",
-        rf"{M3}<{_SPACE}invoke name=[\"']NAME[\"']\s*>",
-        rf"{M3}</{_SPACE}invoke>",
-        rf"{M3}<{_SPACE}invoke name=",
+        rf"{_M3}<{SPACE}invoke name={_Q}NAME{_Q}\s*>",
+        rf"{_M3}</{SPACE}invoke>",
+        rf"{_M3}<{SPACE}invoke name=",
     ),
-    Framing("generic", r"<tool(?:_call)? name=[\"']NAME[\"']\s*>", r"</tool>", r"<tool(?:_call)? name="),
+    Framing("generic", rf"<tool(?:_call)? name={_Q}NAME{_Q}\s*>", r"</tool>", r"<tool(?:_call)? name="),
     Framing("Mistral", r"\[TOOL_CALLS\]\s*NAME\s*(?:\[CALL_ID\]\s*\w{1,64}\s*)?(?:\[ARGS\])?(?=\s*\{)"),
     Framing("Mistral", r"(?m:^)NAME\[ARGS\](?=\s*\{)"),
-    Framing(
-        "Kimi",
-        r"<\|tool_call_begin\|>\s*(?:functions\.)?NAME(?::\d{1,6})?\s*<\|tool_call_argument_begin\|>",
-        r"<\|tool_call_end\|>",
-    ),
+    Framing("Kimi", _KIMI, r"<\|tool_call_end\|>"),
     Framing(
         "DeepSeek",
         r"<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?NAME(?=<｜tool▁sep｜>|\s*```)",
         r"<｜tool▁call▁end｜>",
     ),
-    Framing(
-        "GLM, LongCat",
-        r"<(?:longcat_)?tool_call>\s*NAME(?:\s*(?=<(?:longcat_)?arg_key>|\{)|(?=\n?</(?:longcat_)?tool_call>))",
-        r"</(?:longcat_)?tool_call>",
-    ),
-    Framing(
-        "Gemma",
-        r"<\|tool_call>\s*call:\s*NAME(?=\{)",
-        r"<tool_call\|>",
-        wraps_text='<|"|>',
-    ),
-    Framing(
-        "FunctionGemma",
-        r"<start_function_call>\s*call:\s*NAME(?=\{)",
-        r"<end_function_call>",
-        wraps_text="<escape>",
-    ),
-    Framing(
-        "Harmony",
-        r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>\s*\w{1,20}\s+)?to=(?:functions\.)?NAME(?![\w.-])"
-        r"[^{<\n]{0,80}(?:<\|(?:channel|constrain)\|>[^{<\n]{0,40}){0,3}<\|message\|>",
-        r"<\|call\|>|<\|end\|>|<\|return\|>",
-        r"to=functions\.",
-    ),
-    Framing(
-        "ReAct",
-        r"(?m:^)[ \t*]*Action(?: ?\d)?:[ \t*]*`?NAME`?[ \t]*\n[ \t*]*Action Input(?: ?\d)?:\**",
-    ),
+    Framing("GLM, LongCat", _GLM, r"</(?:longcat_)?tool_call>"),
+    Framing("Gemma", r"<\|tool_call>\s*call:\s*NAME(?=\{)", r"<tool_call\|>", "", '<|"|>'),
+    Framing("FunctionGemma", r"<start_function_call>\s*call:\s*NAME(?=\{)", r"<end_function_call>", "", "<escape>"),
+    Framing("Harmony", _HARMONY, r"<\|call\|>|<\|end\|>|<\|return\|>"),
+    Framing("ReAct", _ACTION),
     Framing("Functionary", r"(?m:^)>>>NAME\n(?=\{)"),
-    Framing(
-        "Hermes, Qwen, Granite, Phi, LFM2, OLMo, and wrappers of the above",
-        rf"{M3}<{_CALLS}>|<[|｜]{_CALLS}(?:{_SECTION}(?:begin|start))?[|｜]?>",
-        rf"{M3}</{_CALLS}>|<[|｜]/{_CALLS}[|｜]>|<[|｜]{_CALLS}{_SECTION}end[|｜]>|<{_CALLS}\|>|<end_function_call>",
-        rf"{M3}<{_CALLS}>|<[|｜]{_CALLS}(?:{_SECTION}(?:begin|start))?[|｜]?>",
-    ),
+    Framing("Hermes, Qwen, Granite, Phi, LFM2, OLMo, and wrappers of the above", _WRAPPER, _WRAPPER_END, _WRAPPER),
     Framing("Qwen2.5-Coder", r"<tools>", r"</tools>"),
-    Framing(
-        "Mistral, LM Studio",
-        r"\[TOOL_(?:CALLS?|REQUEST)\]",
-        r"\[/TOOL_CALLS?\]|\[(?:END_TOOL_REQUEST|TOOL_REQUEST_END)\]",
-        r"\[TOOL_(?:CALLS?|REQUEST)\]",
-    ),
+    Framing("Mistral, LM Studio", _BRACKETS, _BRACKETS_END, _BRACKETS),
     Framing("Llama", r"<\|python_tag\|>", "", r"<\|python_tag\|>"),
-    Framing(
-        "Command, InternLM",
-        r"<\|START_ACTION\|>|<\|action_start\|>\s*<\|(?:plugin|interpreter)\|>|(?m:^)[ \t*]*Action:\**",
-        r"<\|END_ACTION\|>|<\|action_end\|>",
-        r"<\|START_ACTION\|>|<\|action_start\|>",
-    ),
+    Framing("InternLM", _START_ACTION, r"<\|END_ACTION\|>|<\|action_end\|>", _START_ACTION),
+    Framing("Command", r"(?m:^)[ \t*]*Action:\**"),
     Framing("renamed", r"(?:<{2,3})?[A-Z][A-Z_]{2,40}>{2,3}", r"<{2,3}(?:/|END)[A-Z_]{0,40}(?:>{2,3})?"),
 )
 NAMED = tuple(row for row in FRAMINGS if "NAME" in row.opens)
@@ -125,8 +99,9 @@ def _join(patterns: list[str]) -> str:
 
 HEADER = re.compile(_join([row.opens.replace("NAME", f"({NAME})") for row in NAMED]))
 """A name before its arguments."""
-BARE = _join([row.bare for row in FRAMINGS if row.families != "Harmony"])
-STRAY = next(row.bare for row in FRAMINGS if row.families == "Harmony")
+BARE = _join([row.bare for row in FRAMINGS])
+STRAY = r"to=functions\."
+"""The beginning of Harmony's mark, which shows a call anywhere in a text."""
 OPENS = _join([row.opens for row in FRAMINGS if "NAME" not in row.opens])
 CLOSES = _join([row.closes for row in FRAMINGS])
 ASIDE_ENDS = {

@@ -111,17 +111,11 @@ class ReadCall(msgspec.Struct, frozen=True, kw_only=True):
             id: an id that is unique in the conversation.
             stop_reason: the provider's stop reason, if known.
         """
-        reading = self.reading
-        if reading.value is not None:
-            return ToolCall(id, self.name, reading.value, stop_reason, unread=_unread_name(reading))
-        return ToolCall(id, self.name, f"[{self.text}]", stop_reason, unread=_unread_name(reading))
-
-
-def _unread_name(reading: Reading) -> str | None:
-    """Return what `ToolCall.unread` says of a reading: the refusal and what it is about; None if it may run."""
-    if reading.grade in ("exact", "lossless"):
-        return None
-    return f"{reading.reason or 'edit_suggested'} {reading.about}".strip()
+        reading, unread = self.reading, None
+        if reading.grade not in ("exact", "lossless"):
+            unread = f"{reading.reason or 'edit_suggested'} {reading.about}".strip()
+        arguments = f"[{self.text}]" if reading.value is None else reading.value
+        return ToolCall(id, self.name, arguments, stop_reason, unread=unread)
 
 
 class Calls(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,10 +132,6 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
     def __iter__(self) -> Iterator[ReadCall]:
         """Yield the calls in order."""
         return iter(self.calls)
-
-    def __len__(self) -> int:
-        """Return the number of calls."""
-        return len(self.calls)
 
 
 def refused_reading(

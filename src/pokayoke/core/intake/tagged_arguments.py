@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from pokayoke.core.intake.arguments import read_arguments
+from pokayoke.core.intake.framings import SPACE
 from pokayoke.core.intake.reading import Reading, SchemaLike, refused_reading
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.strict import StrictError, parse
@@ -19,16 +20,15 @@ from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.schema.schema import compile_schema
 
 _KEY = r"[\w.$-]{1,100}"
-_SPACE = r"(?:[\w.｜-]{1,40}[:｜])?"
 _OPENER = re.compile(
     rf"\s*+(?:<(?P<glm>(?:longcat_)?)arg_key>(?P<key1>{_KEY})</(?P=glm)arg_key>\s*+<(?P=glm)arg_value>"
     rf"|<parameter=[\"']?(?P<key2>{_KEY})[\"']?>"
-    rf"|<(?P<space>{_SPACE})(?P<tag>param(?:eter)?) name=[\"'](?P<key3>{_KEY})[\"']"
+    rf"|<(?P<space>{SPACE})(?P<tag>param(?:eter)?) name=[\"'](?P<key3>{_KEY})[\"']"
     r"(?:\s+string=[\"'](?P<string>true|false)[\"'])?\s*>"
     rf"|\]<\]minimax\[>\[<(?!/)(?P<key4>{_KEY})>)"
 ).match
 _OWN_TAG = re.compile(
-    rf"\]<\]minimax\[>\[|</?{_SPACE}(?:longcat_)?"
+    rf"\]<\]minimax\[>\[|</?{SPACE}(?:longcat_)?"
     r"(?:param(?:eter)?|function|invoke|tool_calls?|function_calls?|arg_key|arg_value)\b[^<>\n]{0,200}>?"
 ).search
 """A tag that belongs to a call, so that a value which holds one has no certain end."""
