@@ -24,7 +24,7 @@ from pokayoke.core.intake.call_envelopes import (
     find_envelopes,
     find_unreadable_envelopes,
 )
-from pokayoke.core.intake.call_places import Piece, Surroundings, judge_places
+from pokayoke.core.intake.call_places import CallContext, Piece, judge_places
 from pokayoke.core.intake.grading import ArgumentGrader, reading_flaw
 from pokayoke.core.intake.python_calls import read_chain
 from pokayoke.core.intake.reader import LenientReader
@@ -42,7 +42,7 @@ _CALL_SEPARATORS = " \t\r\n,;"
 """Separators of calls."""
 
 
-def find_calls(text: str, tools: Tools, known: Surroundings, *, max_depth: int) -> Calls:
+def find_calls(text: str, tools: Tools, known: CallContext, *, max_depth: int) -> Calls:
     """Find the calls in a text; see `read_calls`."""
     finder = _CallFinder(text, tools, max_depth=max_depth)
     finder.scan_text()
@@ -169,13 +169,12 @@ class _CallFinder:
         """Return the end tag of the arguments, outside of their strings."""
         reader = LenientReader(self.text, max_depth=self.max_depth)
         value = reader.skip_space(begin)
-        is_word = self.text[value : value + 1].isalpha()  # no value, and to look for its quote takes long
+        if self.text[value : value + 1].isalpha():  # no value, and to look for its quote takes long
+            return self._find_outside_quotes(begin, begin, m.HEADER_END, m.HEADER)
         try:
-            whole = reader.read_value(value)[1] if value < len(self.text) and not is_word else value
+            whole = reader.read_value(value)[1] if value < len(self.text) else value
         except TextRefused as refusal:
             self._mark_misquoted(refusal)
-            is_word = True
-        if is_word:
             return self._find_outside_quotes(begin, begin, m.HEADER_END, m.HEADER)
         return min(self._find_next(m.HEADER_END, whole), self._find_next(m.HEADER, whole))
 

@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     end: int
 
 
-class Surroundings(NamedTuple):
+class CallContext(NamedTuple):
     """What is known beside the text.
 
     Attributes:
@@ -57,7 +57,7 @@ class Surroundings(NamedTuple):
 
 
 def judge_places(
-    text: str, calls: Sequence[ReadCall], named: Container[int], passed_over: Sequence[Piece], known: Surroundings
+    text: str, calls: Sequence[ReadCall], named: Container[int], passed_over: Sequence[Piece], known: CallContext
 ) -> tuple[ReadCall, ...]:
     """Return the calls in order, each with the grade that its place allows, and unread marks as a refused call.
 

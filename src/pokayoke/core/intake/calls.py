@@ -79,10 +79,10 @@ def read_calls(
     if len(plain) > max_chars:
         return _refuse_whole_text(refused_reading("too_long", max_chars), len(plain))
     from pokayoke.core.intake.call_finder import find_calls  # noqa: PLC0415 - its patterns are compiled when one is needed
-    from pokayoke.core.intake.call_places import Surroundings  # noqa: PLC0415 - as above
+    from pokayoke.core.intake.call_places import CallContext  # noqa: PLC0415 - as above
 
     try:
-        known = Surroundings(form is not None, has_native_calls, read_texts)
+        known = CallContext(form is not None, has_native_calls, read_texts)
         found = find_calls(plain, tools, known, max_depth=max_depth)
     except RecursionError:
         return _refuse_whole_text(refused_reading("too_deep"), len(plain))
