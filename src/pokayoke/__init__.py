@@ -8,7 +8,7 @@ Importing does nothing else: no file is read, no thread started, no logger confi
 """
 
 from pokayoke.core.call import Correction, Finding, Outcome, Raw, ToolCall, Verdict
-from pokayoke.core.context import Compacted, Facts, History, OpenEffect, Refusal, compacted
+from pokayoke.core.context import Compacted, CompletedWrite, Facts, History, OpenEffect, Refusal, compacted
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
 from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
@@ -58,6 +58,7 @@ __all__ = [
     "Compacted",
     "Compare",
     "Compensation",
+    "CompletedWrite",
     "ConfigurationError",
     "ConfinedPath",
     "Contract",

@@ -84,6 +84,22 @@ def test_large_outputs_go_first(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [60, 200])
+def test_no_more_goes_than_has_to(shape, size):
+    """A history just above its threshold loses its oldest part: it keeps at least half of the window, in every step."""
+    build = Builder(shape)
+    build.user("go")
+    for count in range(3_600 // size):
+        build.calls([f"c{count}"], {"order": f"ORD-{count}"})
+        build.results([f"c{count}"], f"row {count}: " + "abc def " * size)
+    for large in (None, 10**6):
+        window = int(compacted(build.messages, 10**9).before / 0.72)
+        result = compacted(build.messages, window, large=large or size)
+        assert 0.46 < result.after / window <= 0.56
+        assert PROBLEMS[shape](result.messages) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_then_older_results_of_the_same_call(shape):
     """A result goes when the same call has a newer good one; its ids stay, the call stays, and no note is needed."""
     build = Builder(shape)
@@ -93,7 +109,8 @@ def test_then_older_results_of_the_same_call(shape):
         build.results([f"c{count}"], LONG + f"Total {count}17.50")
     result = compacted(build.messages, 6_000)
     assert (result.dropped, result.offloaded) == (0, {})
-    assert 10 < result.superseded < 20
+    assert 6 < result.superseded < 10
+    assert 3_200 < result.after <= 3_360  # no more of them than it takes
     said = everything(result.messages)
     assert all(f"{count}17.50" in said for count in range(20))
     assert result.messages[-1] == build.messages[-1]
@@ -152,8 +169,11 @@ def test_in_a_history_with_labels_what_has_none_is_no_result(newer, good, line):
     result = compacted(build.messages, worth - 1, threshold=1, large=10_000)
     assert bool(result.superseded) == good
     assert result.dropped or result.messages[3]["content"].endswith('It showed ["14.90"]]')
-    noted = compacted([*build.messages, *[{"role": "assistant", "content": LONG}] * 30], 6_000, large=10_000)
-    assert note_in(noted.messages).splitlines()[3].startswith(f'call: "find" {{"id":7}}, {line}')
+    noted = compacted(
+        [*build.messages, *[{"role": "assistant", "content": LONG}] * 30], 6_000, threshold=0.2, large=10_000
+    )
+    calls = [told for told in note_in(noted.messages).splitlines() if told.startswith("call: ")]
+    assert calls[-1].startswith(f'call: "find" {{"id":7}}, {line}')
 
 
 def test_what_was_no_result_is_none_in_brief_either():
@@ -364,7 +384,7 @@ def test_a_tokenizer_can_stand_in():
     result = compacted(messages, 160, threshold=1, estimate=lambda text: 1)
     assert (result.before, result.dropped) == (150, 0)
     result = compacted(messages, 100, threshold=1, estimate=lambda text: 1)
-    assert (result.after, result.dropped) == (60, 19)
+    assert (result.after, result.dropped) == (80, 15)
 
 
 def test_every_keyword_is_an_option():

@@ -99,7 +99,7 @@ def test_pins_of_a_history():
 
 def test_a_pin_at_the_very_end():
     """Where only the first user message is left, and it got the note, it is still pinned."""
-    kept = History(600, keep_last=0, format="anthropic")
+    kept = History(600, keep_last=0, threshold=0.2, format="anthropic")
     kept.add(U, pin=True)
     for count in range(8):
         kept.add(use(f"c{count}"))

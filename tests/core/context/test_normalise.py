@@ -398,7 +398,7 @@ def test_outputs_in_a_chat_without_tool_calls():
     note = note_in(compacted(messages, 4_000, large=10_000).messages)
     users = [line for line in note.splitlines() if line.startswith("user: ")]
     assert users == ['user: "Only blue ones."']
-    assert 'call: "find", answered, shows ["30.50"]\ncall: "find", said: "gone"' in note
+    assert 'call: "find", answered, shows ["33.50"]\ncall: "find", said: "gone"' in note
     aside = compacted(messages, 6_000, kept=True, large=200, threshold=0.5, keep_last=2)
     assert messages[2]["content"] in aside.offloaded.values()
     assert aside.superseded == 0

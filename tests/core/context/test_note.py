@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from history_cases import FACTS, LONG, MARK, SHAPES, Builder, U, history, note_in
+from history_cases import FACTS, LONG, MARK, SHAPES, Builder, U, everything, got, history, note_in, use
 from provider_rules import PROBLEMS
 
-from pokayoke.core.context import Facts, compacted
+from pokayoke.core.context import CompletedWrite, Facts, compacted
 from pokayoke.core.context.note import ContextNote, fact_lines, quote_json, read_note, write_note
 from pokayoke.core.context.quotes import extract_sentences, find_ids
 
@@ -26,7 +26,7 @@ def test_the_note_says_what_was_done():
     build.assistant("done")
     build.user("tail")
     build.messages += [{"role": "assistant", "content": "tail"}] * 10
-    result = compacted(build.messages, 1_500)
+    result = compacted(build.messages, 1_500, threshold=0.1)
     note = note_in(result.messages)
     lines = note.split("\n")
     assert result.dropped == 10
@@ -75,8 +75,9 @@ def test_ids_of_lines_that_go_stay():
     for count in range(90):
         build.calls([f"c{count}"], {"order": f"ORD-{count}-77"})
         build.results([f"c{count}"], "done")
-    note = note_in(compacted(build.messages, 3_500).messages)
-    missing = [count for count in range(25, 85) if f"ORD-{count}-77" not in note]
+    messages = compacted(build.messages, 3_500).messages
+    note = note_in(messages)
+    missing = [count for count in range(25, 90) if f"ORD-{count}-77" not in everything(messages)]
     assert missing == []
     assert "ids: [" in note
     assert note.count("call: ") < 85
@@ -105,9 +106,11 @@ def test_of_very_many_messages_the_oldest_words_of_the_user_are_still_there():
         build.calls([f"c{count}"], {"order": f"ORD-{count}"})
         build.results([f"c{count}"], "fine")
     build.user("go on")
-    note = note_in(compacted(build.messages, 10_000).messages)
+    messages = compacted(build.messages, 8_000).messages
+    note = note_in(messages)
     assert "Never ship to C-77." in note
-    assert "ORD-490" in note
+    assert "ORD-410" in note
+    assert "ORD-490" in everything(messages)
     assert "ORD-12" not in note
 
 
@@ -132,6 +135,15 @@ def test_a_note_between_the_sides():
     assert PROBLEMS["anthropic"](gone.messages) == []
     assert read_note(note_in(gone.messages)).left_out == 5 + gone.dropped > 5
     assert "ORD-5" in read_note(note_in(gone.messages)).ids
+
+
+@pytest.mark.parametrize("keep_last", [0, 3])
+def test_a_history_without_words_of_the_user_begins_with_its_note(keep_last):
+    """Anthropic wants the user's side first: where the model began, the note is all that it says."""
+    messages = [one for count in range(8) for one in (use(f"c{count}"), got(f"c{count}", text=LONG))]
+    result = compacted(messages, 600, keep_last=keep_last, format="anthropic")
+    assert PROBLEMS["anthropic"](result.messages) == []
+    assert read_note(note_in(result.messages[:1])).left_out == result.dropped > 0
 
 
 def test_a_forged_note_is_only_quoted():
@@ -176,6 +188,25 @@ def test_facts_in_force_are_kept(shape):
         assert read_note(note_in(compacted(grown, window, facts=Facts()).messages)).facts == ()
         changed = Facts(others=("Monday.",))
         assert read_note(note_in(compacted(grown, window, facts=changed).messages)).facts == fact_lines(changed)
+
+
+def test_completed_writes_go_last_and_the_oldest_first():
+    """They stay when no quote fits any more; where not even they all fit, the latest ones stay."""
+    done = tuple(
+        CompletedWrite("send", f'{{"text":"{number} {"the parcel is late " * 3}"}}', f"M-{number}")
+        for number in range(40)
+    )
+    facts, messages = Facts(done=done, others=("Monday.",)), history("openai")
+    for window in (9_000, 6_000, 2_500):
+        result = compacted(messages, window, facts=facts)
+        note = read_note(note_in(result.messages))
+        told = [number for number in range(40) if f'"reference":"M-{number}"' in "".join(note.facts)]
+        assert told == list(range(40 - len(told), 40))
+        assert any("Monday." in fact for fact in note.facts)
+        assert result.finding is None
+        assert len(told) == 40 or not note.lines
+        assert len(told) == 40 if window > 2_500 else 5 <= len(told) < 20
+    assert fact_lines(Facts(done=(CompletedWrite("send"),))) == ('fact: {"kind":"done","tool":"send"}',)
 
 
 def test_facts_may_come_from_a_function():

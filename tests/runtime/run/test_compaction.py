@@ -7,9 +7,12 @@ import time
 import pytest
 
 import pokayoke
-from pokayoke.core.context import Facts, OpenEffect, Refusal
+from pokayoke.core.context import CompletedWrite, Facts, OpenEffect, Refusal
+from pokayoke.core.ledger.reconcile import Comparison, build_compensations
+from pokayoke.runtime.compensate import Compensator
 from pokayoke.runtime.run.compaction import collect_facts
 from pokayoke.stores import MemoryStore
+from pokayoke.stores.values import RecordQuery
 from pokayoke.testing import ScriptedModel, ask
 
 BALANCE = {"type": "object", "required": ["balance"], "properties": {"balance": {"type": "integer"}}}
@@ -153,6 +156,54 @@ def test_a_loop_never_forgets_what_is_open(looped):
     assert {event["run_id"] for event in events} == {ended.run_id}
 
 
+def test_a_loop_never_forgets_what_it_has_written(looped):
+    """A completed write stands in every note with its arguments and what it is called, however many reads follow."""
+    ran = []
+
+    @pokayoke.tool(output={"type": "object", "properties": {"id": {"type": "string"}}})
+    def send_message(to: str, text: str) -> dict:
+        """Send a message."""
+        ran.append(text)
+        return {"id": f"M-{len(ran)}"}
+
+    first = [ask("send_message", to="ann", text=f"hi {number}") for number in range(2)]
+    turns = [*first, *[ask("find", number=number) for number in range(40)], "Sent."]
+    ended, model, _ = looped(pokayoke.Guard([send_message, find]), turns, window=6_000)
+    assert (ended.text, ran) == ("Sent.", ["hi 0", "hi 1"])
+    done = [
+        {"kind": "done", "tool": "send_message", "about": f'{{"to":"ann","text":"hi {number}"}}', "reference": f"M-{number + 1}"}
+        for number in range(2)
+    ]  # fmt: skip
+    assert facts_in(model.seen[-1]) == done
+
+
+def test_what_was_written_before_a_restart_is_a_fact():
+    """The ledger knows the tool, here or elsewhere, and the target's name of the effect; an undone write is no fact."""
+    store = MemoryStore()
+
+    @pokayoke.tool(output="text", compensate=lambda what: True)
+    def book(day: str) -> str:
+        """Book a day."""
+        return f"It is B-{day} now."
+
+    def facts(run):
+        return [(one.tool, one.about, one.reference) for one in collect_facts(run).done]
+
+    with pokayoke.Guard([book], store=store).run("r") as run:
+        for day in ("1", "2"):
+            run.call(pokayoke.ToolCall(day, "book", {"day": day}))
+        assert facts(run) == [("book", '{"day":"1"}', "B-1"), ("book", '{"day":"2"}', "B-2")]
+        store.records = None  # a store that cannot be reached
+        assert [one[:2] for one in facts(run)] == [("book", '{"day":"1"}'), ("book", '{"day":"2"}')]
+        del store.records
+    again = pokayoke.Guard([book], store=store).run("r")
+    assert facts(again) == [("book", "", "B-1"), ("book", "", "B-2")]
+    first = min(store.records(RecordQuery()), key=lambda record: record.claimed_at)
+    (step,) = build_compensations(Comparison("matched", first.key, record=first, surplus=(None,)), "chosen")
+    Compensator(store, by="ann").undo_effect(book, step)
+    assert facts(again) == [("book", "", "B-2")]
+
+
 def test_a_loop_puts_large_outputs_aside_and_lets_the_model_read_them(looped):
     """Outputs that do not fit together, each below the guard's own limit, are offered in pages; the run goes on."""
     model_reads = lambda messages: ask("read_more", handle=messages[-1]["content"].split('handle="')[1].split('"')[0])  # noqa: E731
@@ -201,4 +252,4 @@ def test_what_is_allowed_again_is_no_fact():
         guard.approvals.approve(waits.approval, by="eve")
         run.principal = pokayoke.Principal("ada", ("admin",))
         assert [outcome.status for outcome in run.call_batch(calls)] == ["ok", "ok"]
-        assert collect_facts(run) == Facts()
+        assert collect_facts(run) == Facts(done=(CompletedWrite("pay", '{"order":"A-1"}', "A-1"),))

@@ -4,6 +4,7 @@ from pokayoke.core.context.compact import compacted
 from pokayoke.core.context.history import History
 from pokayoke.core.context.values import (
     Compacted,
+    CompletedWrite,
     Facts,
     HistoryFormat,
     HistoryKeywords,
@@ -15,6 +16,7 @@ from pokayoke.core.context.values import (
 
 __all__ = [
     "Compacted",
+    "CompletedWrite",
     "Facts",
     "History",
     "HistoryFormat",

@@ -19,8 +19,9 @@ def compacted(
 ) -> Compacted:
     """Shorten a history if it exceeds a share of its window, and report the changes.
 
-    Three steps, each only if the ones before were not enough: large outputs before the last messages become
-    previews; older results of a repeated call are reduced to their ids; one note replaces the middle. The system
+    Three steps, each from the oldest message on and only until the history is below four fifths of the threshold:
+    large outputs before the last messages become previews; older results of a repeated call are reduced to their
+    ids; one note replaces the oldest messages of the middle. The system
     prompt, the first user message, pinned messages and the last ones stay. A call and its results stay together.
     Messages that a provider would refuse are repaired in any case. The result is deterministic, and shortening it
     again changes nothing.

@@ -27,6 +27,8 @@ _SHAPE = re.compile(
 )
 _KINDS = ("user: ", "assistant: ", "system: ", "call: ", "summary: ")
 _MOST_IDS = 80
+DONE_PREFIX = 'fact: {"kind":"done"'
+"""Prefix of the lines of completed writes."""
 
 
 class ContextNote(msgspec.Struct, frozen=True):
@@ -34,7 +36,7 @@ class ContextNote(msgspec.Struct, frozen=True):
 
     Args:
         left_out: number of messages it replaces.
-        facts: lines of facts; they are never shortened.
+        facts: lines of facts; they are never shortened, and only the oldest of many completed writes are left out.
         ids: ids and numbers that occur in no line.
         lines: words and calls, oldest first.
     """
@@ -51,11 +53,16 @@ def fact_lines(facts: Facts) -> tuple[str, ...]:
         *({"kind": "effect", **msgspec.structs.asdict(effect)} for effect in facts.effects),
         *({"kind": "taint", **msgspec.structs.asdict(taint)} for taint in facts.taints),
         *({"kind": "refusal", **msgspec.structs.asdict(refusal)} for refusal in facts.refusals),
+        *({"kind": "done", **_without_blanks(msgspec.structs.asdict(one))} for one in facts.done),
         *({"kind": "fact", "text": other} for other in facts.others),
     ]
     if facts.ids:
         entries.append({"kind": "ids", "in_use": facts.ids})
     return unique_texts(f"fact: {quote_json(entry)}" for entry in entries)
+
+
+def _without_blanks(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value != ""}
 
 
 def quote_json(value: Any) -> str:

@@ -1,7 +1,8 @@
 """Shortens a history: large outputs first, then superseded results, then the middle.
 
 In: groups and a limit.
-Out: fewer or smaller groups. Each step is taken only if the one before was not enough; all are idempotent.
+Out: fewer or smaller groups. Each step begins with the oldest group and ends as soon as the history is short enough;
+the next one is taken only if it is not. All are idempotent.
 Never: leave out the system prompt, the first user message, pinned or last messages.
 """
 
@@ -11,6 +12,7 @@ import hashlib
 from collections.abc import Hashable
 from functools import cached_property
 from itertools import takewhile
+from math import inf
 from typing import Any
 
 import msgspec
@@ -26,7 +28,7 @@ from pokayoke.core.context.groups import (
     flatten_groups,
     with_result_texts,
 )
-from pokayoke.core.context.note import ContextNote, fact_lines, merge_notes, quote_json, write_note
+from pokayoke.core.context.note import DONE_PREFIX, ContextNote, fact_lines, merge_notes, quote_json, write_note
 from pokayoke.core.context.note_placement import put_note, take_notes
 from pokayoke.core.context.quotes import (
     PRIORITY_PREFIXES,
@@ -53,16 +55,21 @@ from pokayoke.core.output.preview import build_preview
 _LEVELS = ((60, 80), (40, 60), (26, 40), (17, 30), (11, 24), (7, 16), (4, 12), (2, 8), (1, 6), (0, 6), (0, 0))
 _MANY_LINES = 400  # lines from which a note chooses
 _TARGET_SHARE = 0.8  # target size as a share of the limit
+_NOTE_SHARE = 0.05  # of the window that a note for a part of the middle begins with
 _MOST_PREVIEW = 1_500  # characters
 
 
 class _NotedHistory(msgspec.Struct, frozen=True, gc=False):
-    """A history with a note: its estimated tokens, and the number of messages that the note replaces."""
+    """A history with a note: its estimated tokens, the number of messages that the note replaces, findings.
+
+    `is_whole` tells whether the note has a line for everything that it replaces.
+    """
 
     groups: list[MessageGroup]
     tokens: int
     dropped: int = 0
     findings: list[Finding] = []
+    is_whole: bool = True
 
 
 class HistoryShortener:
@@ -132,14 +139,19 @@ class HistoryShortener:
         if self._is_below(self._options.token_limit):
             return
         # Just below the limit, the next message would lead to shortening again, with a changed beginning each time.
-        aim, stays = self._options.token_limit * _TARGET_SHARE, self._mark_staying()
-        self._offload_outputs([not stay for stay in stays])
-        if not self._is_below(aim):
+        stays = self._mark_staying()
+        self._offload_outputs([not stay for stay in stays], self._aim)
+        if not self._is_below(self._aim):
             self._supersede_results(stays)
-        if not self._is_below(aim):
+        if not self._is_below(self._aim):
             self._summarise_middle(stays)
         if not self._is_below(self._options.max_tokens):
             self.findings.append(overflow_finding(round(self.request_tokens), self._options.max_tokens))
+
+    @property
+    def _aim(self) -> float:
+        """Tokens of a request that are few enough."""
+        return self._options.token_limit * _TARGET_SHARE
 
     def _is_below(self, limit: float) -> bool:
         return self.request_tokens <= limit
@@ -189,10 +201,10 @@ class HistoryShortener:
         tail = self._tail_start()
         return [at >= tail and not self._is_pinned(group) for at, group in enumerate(self.groups)]
 
-    def _offload_outputs(self, where: list[bool], until: float | None = None) -> None:
-        """Replace large outputs by previews, from the oldest on."""
+    def _offload_outputs(self, where: list[bool], until: float) -> None:
+        """Replace large outputs by previews, from the oldest on, until the history is short enough."""
         for at, group in enumerate(list(self.groups)):
-            if until is not None and self._is_below(until):
+            if self._is_below(until):
                 return
             if not where[at]:
                 continue
@@ -223,10 +235,11 @@ class HistoryShortener:
         return build_preview(value, dumped, handle=name, max_chars=most, tool=tool, trust=trust)
 
     def _supersede_results(self, stays: list[bool]) -> None:
-        """Reduce the older results of a call with a newer good one to their ids."""
+        """Reduce the older results of a call with a newer good one to their ids, from the oldest on."""
         seen: set[Hashable] = set()
+        stubs: dict[int, dict[int, str]] = {}
         for at in range(len(self.groups) - 1, -1, -1):
-            group, texts = self.groups[at], dict[int, str]()
+            group = self.groups[at]
             for number in range(len(group.results) - 1, -1, -1):
                 result = group.results[number]
                 key, text = self._call_identity(result.call.name, result.call.arguments), answer_text(result.content)
@@ -235,12 +248,14 @@ class HistoryShortener:
                 if key in seen and not stays[at] and not text.startswith(SUPERSEDED):
                     stub = f"{SUPERSEDED} It showed {quote_json(output_ids(text))}]"
                     if self._options.estimate(stub) < self._options.estimate(text):
-                        texts[number] = stub
+                        stubs.setdefault(at, {})[number] = stub
                 elif is_tool_answer(text, failed=result.failed, labelled=self._has_labels):
                     seen.add(key)
-            if texts:
-                self.superseded += len(texts)
-                self._replace_group(at, with_result_texts(group, texts))
+        for at in reversed(stubs):
+            if self._is_below(self._aim):
+                return
+            self.superseded += len(stubs[at])
+            self._replace_group(at, with_result_texts(self.groups[at], stubs[at]))
 
     def _call_identity(self, name: str, arguments: Any) -> Hashable | None:
         if arguments is None:  # the call is no longer known
@@ -273,10 +288,31 @@ class HistoryShortener:
 
     def _try_note(self, stays: list[bool]) -> _NotedHistory:
         """Return `_add_note`; if that does not fit, after offloading readable large outputs at the end."""
-        noted = self._add_note(stays)
+        noted = self._add_least_note(stays)
         if not self._options.kept or self._excess_tokens(noted) <= 0:
             return noted
         self._offload_outputs(self._mark_tail(), until=self.request_tokens - self._excess_tokens(noted))
+        return self._add_least_note(stays)
+
+    def _add_least_note(self, stays: list[bool]) -> _NotedHistory:
+        """Return the history with a note for as many of its oldest groups as have to go; at the worst for all.
+
+        A note that has to leave out lines gets more room, up to a half of what may be left beside it.
+        """
+        aim = (self._aim - self._fixed) / self._scale
+        most = (aim - sum(cost for cost, stay in zip(self._costs, stays, strict=True) if stay)) / 2
+        room = _NOTE_SHARE * self._options.max_tokens / self._scale
+        kept, has_gone = self.tokens, False
+        for at, stay in enumerate(stays if room <= most else ()):
+            while has_gone and kept + room <= aim:
+                noted = self._add_note([*stays[:at], *[True] * (len(stays) - at)], room=aim - kept)
+                if noted.tokens <= aim and (noted.is_whole or room >= most):
+                    return noted
+                if room >= most:
+                    break
+                room = min(room * 2, most)
+            if not stay:
+                kept, has_gone = kept - self._costs[at], True
         return self._add_note(stays)
 
     def _last_user_place(self) -> int | None:
@@ -287,8 +323,13 @@ class HistoryShortener:
         """Return the tokens by which a history exceeds the window."""
         return self._fixed + self._scale * noted.tokens - self._options.max_tokens
 
-    def _add_note(self, stays: list[bool]) -> _NotedHistory:
-        """Return the history with a note for the groups that do not stay, or unchanged if that is not shorter."""
+    def _add_note(self, stays: list[bool], room: float | None = None) -> _NotedHistory:
+        """Return the history with a note for the groups that do not stay, or unchanged if that is not shorter.
+
+        Args:
+            stays: for each group, whether it stays.
+            room: tokens for the note; None for its share of what is left free.
+        """
         as_it_is = _NotedHistory(self.groups, self.tokens)
         kept, notes, place = take_notes(self.groups, stays, self._shape)
         gone = [
@@ -306,36 +347,53 @@ class HistoryShortener:
             if at == latest or group.role == "system"
         ]
         count = sum(len(group.messages) for group in middle)
-        text = self._fit_note(middle, merge_notes(notes), count, self._note_budget(kept), findings)
+        budget = self._note_budget(kept) if room is None else (room, inf)
+        text, is_whole = self._fit_note(middle, merge_notes(notes), count, budget, findings)
         groups = put_note(kept, place, text, self._shape, self._maker)
         tokens = sum(self._estimate_group(group) for group in groups)
-        return _NotedHistory(groups, tokens, count, findings) if tokens < self.tokens else as_it_is
+        return _NotedHistory(groups, tokens, count, findings, is_whole) if tokens < self.tokens else as_it_is
 
-    def _note_budget(self, kept: list[MessageGroup]) -> float:
-        """Return the tokens for a note: half of the free ones below the limit, at least a quarter of the window's."""
+    def _note_budget(self, kept: list[MessageGroup]) -> tuple[float, float]:
+        """Return the tokens for a note, and those for its facts.
+
+        The note gets half of the free ones below the limit, and at least a quarter of the window's; facts twice that.
+        """
         taken = sum(self._estimate_group(group) for group in kept)
         below, within = (
             (most - self._fixed) / self._scale - taken for most in (self._options.token_limit, self._options.max_tokens)
         )
-        return max(below / 2, within / 4)
+        return max(below / 2, within / 4), max(below, within / 2)
 
     def _fit_note(
-        self, middle: list[MessageGroup], old: ContextNote, count: int, room: float, findings: list[Finding]
-    ) -> str:
-        """Return the longest note that fits the budget, or else the shortest."""
+        self,
+        middle: list[MessageGroup],
+        old: ContextNote,
+        count: int,
+        budget: tuple[float, float],
+        findings: list[Finding],
+    ) -> tuple[str, bool]:
+        """Return the longest note that fits the budget, or else the shortest, and whether no line is missing."""
+        room, facts_room = budget
         facts = old.facts if self._facts is None else fact_lines(self._facts)
         lines = [NoteLine(line, find_ids(line), first=line.startswith(PRIORITY_PREFIXES)) for line in old.lines]
         lines += _middle_lines(middle, labelled=self._has_labels)
         told = self._summary_line(middle, old, room, findings)
-        text = ""
-        for most_lines, most_ids in _LEVELS:
-            shown = select_lines(lines if told is None else [told], most_lines)
-            said = "\n".join((*facts, *(line.text for line in shown)))
+        lines_told = lines if told is None else [told]
+        done = [fact for fact in facts if fact.startswith(DONE_PREFIX)]
+        levels = [(*level, 0) for level in _LEVELS]
+        # What was done goes last, the oldest first: it is what the model would do again.
+        levels += [(0, 0, -(-len(done) * eighths // 8)) for eighths in range(1, 9) if done]
+        text, is_whole = "", False
+        for most_lines, most_ids, less in levels:
+            shown = select_lines(lines_told, most_lines)
+            kept = tuple(fact for fact in facts if fact not in done[:less])
+            said = "\n".join((*kept, *(line.text for line in shown)))
             ids = ids_not_shown(lines, said, old.ids)[-most_ids:] if most_ids else ()
-            text = write_note(ContextNote(old.left_out + count, facts, ids, tuple(line.text for line in shown)))
-            if self._options.estimate(text) <= room:
+            text = write_note(ContextNote(old.left_out + count, kept, ids, tuple(line.text for line in shown)))
+            if self._options.estimate(text) <= (room if most_lines or most_ids else facts_room):
+                is_whole = len(shown) == len(lines_told)
                 break
-        return text
+        return text, is_whole
 
     def _summary_line(
         self, middle: list[MessageGroup], old: ContextNote, room: float, findings: list[Finding]

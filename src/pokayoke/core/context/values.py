@@ -46,6 +46,20 @@ class OpenEffect(msgspec.Struct, frozen=True):
     about: str = ""
 
 
+class CompletedWrite(msgspec.Struct, frozen=True):
+    """A write that took effect.
+
+    Args:
+        tool: the tool.
+        about: a few words for the model: which order, which amount.
+        reference: the target's name of the effect, or what the answer named; "" if there is none.
+    """
+
+    tool: str
+    about: str = ""
+    reference: str = ""
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """A call that was refused and would be refused again.
 
@@ -64,6 +78,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that hold now and must survive shortening.
 
     Args:
+        done: completed writes, oldest first.
         effects: unfinished writes.
         taints: outputs that must not be used.
         refusals: calls that would be refused again.
@@ -71,6 +86,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         others: other facts, one sentence each.
     """
 
+    done: tuple[CompletedWrite, ...] = ()
     effects: tuple[OpenEffect, ...] = ()
     taints: tuple[Taint, ...] = ()
     refusals: tuple[Refusal, ...] = ()

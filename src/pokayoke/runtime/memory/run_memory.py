@@ -24,6 +24,7 @@ from pokayoke.core.state.loop_guard import TurnHistory, count_round, is_clean, t
 from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn, block_finding, budget_finding, step_down_to
 from pokayoke.core.versions.rollout import pin_versions
 from pokayoke.runtime.memory.call_log import CallLog
+from pokayoke.runtime.memory.completed_writes import CompletedWrites
 from pokayoke.runtime.memory.offloaded_texts import OffloadedTexts
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.coroutines import run_in_thread
@@ -47,6 +48,7 @@ class RunMemory:
         tenant: whose run it is, if there are several tenants.
         tokens: the token counter.
         matters: what became of the calls.
+        written: what it has written, for the note of a shortened history.
         texts: long texts that were put aside.
         unsaved: what kind of failure kept the store from knowing all this, or None if it knows.
     """
@@ -61,6 +63,7 @@ class RunMemory:
         if state.tokens:
             self.tokens.report(state.tokens)
         self.matters = CallLog(store, state.run_id, named=named)
+        self.written = CompletedWrites(store, state.run_id)
         self.texts = OffloadedTexts()
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
@@ -79,6 +82,7 @@ class RunMemory:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock = threading.RLock()
         self.matters.reset_after_fork()
+        self.written.reset_after_fork()
         self.texts.reset_after_fork()
 
     @property

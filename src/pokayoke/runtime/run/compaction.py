@@ -1,6 +1,6 @@
 """Shortens histories, for callers who only need the messages and for the loop of a run.
 
-In: messages, the size of the window, options; for a run also its open writes, taints and refusals.
+In: messages, the size of the window, options; for a run also its completed and open writes, taints and refusals.
 Out: messages that the provider accepts; a trace event for a run; a log line if they do not fit.
 Never: leave a fact of the run out of a note.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from pokayoke.core.context import (
     Compacted,
+    CompletedWrite,
     Facts,
     History,
     HistoryFormat,
@@ -96,12 +97,12 @@ class RunHistory(History):
 
 
 def collect_facts(run: RunPort) -> Facts:
-    """Return what holds in a run and must not be forgotten: writes that are not over, taints, lasting refusals.
+    """Return what holds in a run and must not be forgotten: completed and open writes, taints, lasting refusals.
 
     Args:
         run: the run. What it did before it was opened here is looked up in the ledger.
     """
-    from pokayoke.core.context.quotes import parse_arguments  # noqa: PLC0415 - 10 ms of import, only for histories
+    from pokayoke.core.context.quotes import output_ids, parse_arguments  # noqa: PLC0415 - 10 ms of import, only for histories
 
     def quote_arguments(arguments: Any) -> str:
         return "" if arguments is None else parse_arguments(arguments)[1][:_MOST_ABOUT]
@@ -109,6 +110,10 @@ def collect_facts(run: RunPort) -> Facts:
     matters = run.progress.matters
     matters.read_ledger()
     return Facts(
+        done=tuple(
+            CompletedWrite(one.tool, quote_arguments(one.arguments), one.reference or ", ".join(output_ids(one.text)))
+            for one in run.progress.written.read_latest()
+        ),
         effects=tuple(
             OpenEffect(
                 one.tool, key, "in_doubt" if one.reason == "in_doubt" else "pending", quote_arguments(one.arguments)

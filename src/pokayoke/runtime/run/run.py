@@ -465,6 +465,7 @@ class Run:
             self.selection.add_tool(outcome.tool)
         self.progress.tokens.note(outcome.text)
         self.progress.matters.record_outcome(outcome, call, writes=writes)
+        self.progress.written.record_outcome(outcome, call)
         return outcome
 
     def _build_ticket(self, env: CallEnvironment, call: ToolCall, admitted: AdmittedCall | Outcome) -> Ticket:
