@@ -70,6 +70,12 @@ def test_other_texts_are_what_they_say(name, node, fields, text):
     assert codes(node, text, name=name, **fields) == []
 
 
+def test_a_name_has_to_be_declared_to_give_a_form():
+    """What an open object holds beside its declared fields is no path or id by its name."""
+    tool = Contract.from_schema("t", {"properties": {"user_id": STRING}, "required": ["user_id"]})
+    assert correct_arguments({"user_id": "u1", "other_path": "TODO"}, tool, kinds=()).findings == ()
+
+
 @pytest.mark.parametrize(
     "node",
     [

@@ -114,3 +114,35 @@ def test_aliases_may_repeat():
     """Two spellings of one alias with the same meaning are no contradiction."""
     assert compile_correctors({"currency": {"aliases": {"x": "CNY", "X": "CNY"}}}, compile_schema(ORDER))
     assert not compile_correctors({}, compile_schema(ORDER))
+
+
+@pytest.mark.parametrize(
+    ("path", "word", "known"),
+    [
+        (("n",), "件", True),
+        (("n",), "Kartons", True),
+        (("n",), "yuan", False),
+        (("w",), "lbs", True),
+        (("w",), "min", False),
+        (("w",), "nonsense", False),
+        (("c",), " Yuan ", True),
+        (("d",), "%d", False),
+        (("x",), "件", False),
+        (None, "yuan", True),
+        (None, "李", False),
+    ],
+)
+def test_correctors_know_their_words(path, word, known):
+    """A word is known at the place of its corrector, or anywhere where no place is given."""
+    text = {"type": "string"}
+    schema = compile_schema({"properties": {"n": {}, "w": {}, "c": text, "d": text, "x": {}}})
+    made = compile_correctors(
+        {
+            "n": ({"counter_suffix": ["kartons"]}, lambda value: value),
+            "w": "unit:kg",
+            "c": {"aliases": {"Yuan": "CNY"}},
+            "d": "date:%d.%m.%Y",
+        },
+        schema,
+    )
+    assert made.knows_word(word, path) is known

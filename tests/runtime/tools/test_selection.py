@@ -202,10 +202,13 @@ def test_the_loop_selects(kind):
         {"role": "assistant", "content": None, "tool_calls": [used]},
         {"role": "tool", "tool_call_id": "c0", "content": "x"},
     ]
+    if kind == "json":  # behind a native call, a call in a text is no write
+        history[1:] = [{"role": "assistant", "content": '{"name": "find_photo", "arguments": {}}'}]
     ended = guarded().loop(model, "Get rid of that flight of mine", messages=history, select=3, format=kind)
     assert (ended.text, done) == ("Done.", ["cancel_parcel"])
     shown = [json.dumps([seen[0], offered]) for seen, offered in zip(model.seen, model.offered, strict=True)]
-    assert ["find_photo" in one for one in shown] == [True] * 3
+    if kind == "openai":
+        assert ["find_photo" in one for one in shown] == [True] * 3
     assert ["rename_flight" in one or "cancel_flight" in one for one in shown] == [True] * 3
     assert ["cancel_parcel" in one for one in shown] == [False, True, True]
     assert max(map(len, shown)) < len(json.dumps(guarded().run().tools())) / 2

@@ -106,7 +106,7 @@ class Pseudonyms:
     def _replace_word(self, word: str, known: frozenset[str], correctors: Correctors | None) -> str:
         if word in known or word in _SYNTAX or _is_small(word):
             return word
-        kept = correctors and self._replace_around(word, correctors.knows_word)
+        kept = None if correctors is None else self._replace_around(word, correctors.knows_word)
         return kept or self._replace_letters(word)
 
     def _replace_around(self, text: str, is_known: Callable[[str], bool]) -> str | None:
