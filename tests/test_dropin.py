@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 import subprocess
 import sys
 from datetime import date
@@ -13,7 +14,6 @@ import pytest
 from pokayoke.core.schema.schema import compile_schema
 from pokayoke.dropin import (
     ArgumentsRefused,
-    NotSerialisable,
     check_context,
     safe_parse_args,
     safe_path,
@@ -118,20 +118,84 @@ def test_results_are_written_faithfully(result, text):
 @pytest.mark.parametrize(
     "result", [print, object(), (n for n in "ab"), float("nan"), {"a": float("inf")}, {1, print}, "\ud800"]
 )
-def test_what_has_no_json_form_is_refused(result):
-    """Functions, generators, handles and non-finite numbers are a TypeError, never their str()."""
-    with pytest.raises(NotSerialisable) as caught:
-        safe_serialize(result)
-    assert isinstance(caught.value, TypeError)
-    assert caught.value.finding.code
+def test_what_has_no_json_form_is_said(result, caplog):
+    """Functions, generators, handles and non-finite numbers become an error text for the model, never their str()."""
+    told = json.loads(safe_serialize(result))
+    assert list(told) == ["error"]
+    assert told["error"].startswith("The result has no JSON form: ")
+    assert " at 0x" not in told["error"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_a_cycle_is_refused():
-    """A value that holds itself ends in a refusal."""
+def test_a_cycle_is_said():
+    """A value that holds itself ends in an error text."""
     loop = []
     loop.append(loop)
-    with pytest.raises(NotSerialisable):
-        safe_serialize(loop)
+    assert safe_serialize(loop).startswith('{"error": "The result has no JSON form: ')
+
+
+def call_as_helpers_are_called(raw, names, tools, roots, history):
+    """A dispatch of one call as agents without a guard write it, with nothing but these five functions in it."""
+    history = check_context(history, 1_000)
+    try:
+        arguments = safe_parse_args(raw)
+    except json.JSONDecodeError as error:
+        return f"Error: {error.msg} (character {error.pos} of {len(error.doc)})", history
+    name = arguments.pop("tool")
+    if not validate_tool_name(name, names):
+        return f"Error: Tool '{name}' does not exist.", history
+    try:
+        path = safe_path(arguments["path"], roots)
+    except ValueError as error:
+        return f"Error: {error}", history
+    return safe_serialize(tools[name](path)), history
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        ('{"tool": "size", "path": "b.txt"}', "1"),
+        ("{'tool': 'size', 'path': 'a.txt',}", "0"),
+        ('{"tool": "size", "path": "a.t', "Error: The arguments of the call were not used: "),
+        ('{"tool": "sizes", "path": "a.txt"}', "Error: Tool 'sizes' does not exist."),
+        ('{"tool": "size", "path": "../x"}', "Error: path "),
+        ('{"tool": "size", "path": "both.txt"}', "Error: path "),
+        ('{"tool": "handle", "path": "a.txt"}', '{"error": "The result has no JSON form: '),
+    ],
+)
+def test_they_stand_where_the_usual_helpers_stood(tmp_path, raw, answer):
+    """A loop written for the usual helpers runs with these: no exception that it does not catch, and no guess."""
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for number, root in enumerate(roots):
+        root.mkdir()
+        (root / "both.txt").touch()
+        (root / ("a.txt", "b.txt")[number]).write_text("x" * number)
+    tools = {"size": lambda path: path.stat().st_size, "handle": lambda path: {"file": object()}}
+    said, history = call_as_helpers_are_called(raw, set(tools), tools, roots, [{"role": "user", "content": "hi"}])
+    assert said.startswith(answer)
+    assert history == [{"role": "user", "content": "hi"}]
+
+
+def test_each_repair_and_refusal_is_logged_without_its_text(caplog):
+    """What was repaired, which name there is not: for an audit, without arguments."""
+    with caplog.at_level(logging.INFO, "pokayoke.dropin"):
+        safe_parse_args("{'card': '4111',}")
+        validate_tool_name("pay\n2026 INFO forged", {"pay"})
+        safe_parse_args('{"card": "4111"}')
+    assert [record.message for record in caplog.records] == [
+        "arguments repaired: single_quotes, trailing_comma",
+        r"there is no tool 'pay\n2026 INFO forged'",
+    ]
+
+
+def test_refused_arguments_survive_a_process():
+    """The exception is the same after it was pickled, with its place and its findings."""
+    with pytest.raises(ArgumentsRefused) as caught:
+        safe_parse_args(b'{"city": "Oslo" + x}')
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.findings) == (str(caught.value), caught.value.findings)
+    assert (again.msg, again.doc, again.lineno) == (str(again), '{"city": "Oslo" + x}', 1)
+    assert again.pos == caught.value.pos > 0
 
 
 def test_paths_resolve_inside_the_root(tmp_path):
@@ -200,7 +264,7 @@ def test_a_long_history_is_shortened_and_said_so(caplog):
     assert len(messages) == 122
     assert result[:1] == messages[:1]
     assert result[-10:] == messages[-10:]
-    assert len(result) < 20
+    assert len(result) < 60
     assert "context shortened" in caplog.text
     assert check_context(result, 8_000) == result
 

@@ -1,18 +1,19 @@
 """Five independent guardrails that need no `Guard`.
 
 In: argument text, a tool name, a result, a path, a history.
-Out: the checked value, or an exception that says what is wrong.
-Never: guess. The names and signatures are those of common helpers, which do:
+Out: the checked value, or what callers of such helpers expect of a bad one; a log line for each repair and refusal.
+Never: guess. The names, signatures and exceptions are those of common helpers, which do:
 
-- `safe_parse_args` refuses ambiguous text instead of completing it.
+- `safe_parse_args` refuses ambiguous text, as a `json.JSONDecodeError`, instead of completing it.
 - `validate_tool_name` is exact.
-- `safe_serialize` refuses a value without a JSON form instead of passing its `str()` to the model.
+- `safe_serialize` names the fault of a value without a JSON form instead of passing its `str()` to the model.
 - `safe_path` refuses every form that leaves the root on any system, links included.
 - `check_context` never separates a tool call from its result.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -31,7 +32,6 @@ from pokayoke.runtime.files.workspace import confine
 
 __all__ = [
     "ArgumentsRefused",
-    "NotSerialisable",
     "check_context",
     "safe_parse_args",
     "safe_path",
@@ -42,30 +42,31 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-class ArgumentsRefused(PokayokeError, ValueError):  # noqa: N818 - the name says what happened
+class ArgumentsRefused(PokayokeError, json.JSONDecodeError):  # noqa: N818 - the name says what happened
     """Argument text cannot be read without guessing, or does not fit its schema.
+
+    Handlers of `json.JSONDecodeError` catch it, and find its `msg`, `doc`, `pos`, `lineno` and `colno`.
 
     Attributes:
         findings: the problems; the message joins their hints, ready for the model.
     """
 
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
-        """Build the message from the findings' hints."""
-        super().__init__(neutralise(" ".join(finding.hint or finding.message for finding in findings)))
+    def __init__(self, findings: tuple[Finding, ...], doc: str = "", pos: int = 0) -> None:
+        """Build the message from the findings' hints.
+
+        Args:
+            findings: the problems.
+            doc: the text that was refused.
+            pos: where reading it ended, in characters.
+        """
+        said = neutralise(" ".join(finding.hint or finding.message for finding in findings))
+        super().__init__(said, doc, pos)
+        self.args = (said,)  # without the place, which is nothing to a model
         self.findings = findings
 
-
-class NotSerialisable(PokayokeError, TypeError):  # noqa: N818 - the name says what happened
-    """A tool result has no JSON form.
-
-    Attributes:
-        finding: the problem and its place.
-    """
-
-    def __init__(self, finding: Finding) -> None:
-        """Keep the finding; its message is the exception's."""
-        super().__init__(finding.message)
-        self.finding = finding
+    def __reduce__(self) -> tuple[type[ArgumentsRefused], tuple[tuple[Finding, ...], str, int]]:
+        """Pickle with the findings."""
+        return type(self), (self.findings, self.doc, self.pos)
 
 
 def safe_parse_args(
@@ -82,15 +83,19 @@ def safe_parse_args(
         schema the arguments also fit it, and 2.0 is 2 where it wants an integer.
 
     Raises:
-        ArgumentsRefused: the text is ambiguous, cut off, or does not fit the schema.
+        ArgumentsRefused: (a json.JSONDecodeError) the text is ambiguous, cut off, or does not fit the schema.
     """
+    doc = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw if isinstance(raw, str) else ""
     compiled = schema if schema is None or isinstance(schema, Schema) else compile_schema(schema)
     reading = read_arguments(raw, schema=compiled)
     value = reading.value
     if value is None or reading.grade not in {"exact", "lossless"}:
-        raise ArgumentsRefused((reading_finding(reading, effect="write", tool=None),))
+        finding = reading_finding(reading, effect="write", tool=None)
+        raise ArgumentsRefused((finding,), doc, min(reading.position or 0, len(doc)))
     if compiled is not None and (findings := check_value(value, compiled)):
-        raise ArgumentsRefused(findings)
+        raise ArgumentsRefused(findings, doc)
+    if reading.repairs:
+        _log.info("arguments repaired: %s", ", ".join(reading.repairs))
     return value if compiled is None else restore_integers(value, compiled)[0]
 
 
@@ -106,7 +111,10 @@ def validate_tool_name(name: str, valid: Collection[str]) -> bool:
     """
     if isinstance(valid, str):
         raise UsageError(f"valid must be a set or list of tool names, got the text {valid!r}")
-    return isinstance(cast("object", name), str) and name in valid
+    is_known = isinstance(cast("object", name), str) and name in valid
+    if not is_known:
+        _log.warning("there is no tool %.100a", name)
+    return is_known
 
 
 def safe_serialize(result: Any) -> str:
@@ -115,16 +123,18 @@ def safe_serialize(result: Any) -> str:
     Args:
         result: the tool's result; dataclasses, dates, decimals and the like are written exactly.
 
-    Raises:
-        NotSerialisable: the result holds a function, a generator, NaN, a cycle or the like.
+    Returns:
+        the text. For a result with a function, a generator, NaN, a cycle or the like it is `{"error": ...}` with what
+        has no JSON form, and where; a warning is logged.
     """
     done = serialise(result)
     if isinstance(done, Finding):
-        raise NotSerialisable(done)
+        _log.warning("%s at %s: %s", done.code, done.at or "/", done.message)
+        return json.dumps({"error": neutralise(f"The result has no JSON form: {done.message}")})
     return done.data.decode()
 
 
-def safe_path(path: str | Path, root: str | Path) -> Path:
+def safe_path(path: str | Path, root: str | Path | Sequence[str | Path]) -> Path:
     """Resolve a path inside a workspace.
 
     The result is a plain `Path` and true only at this moment. Where others may change the workspace, use
@@ -132,16 +142,18 @@ def safe_path(path: str | Path, root: str | Path) -> Path:
 
     Args:
         path: the path as the model sent it.
-        root: the workspace, an existing folder.
+        root: the workspace, an existing folder; or several. A relative path belongs to the one in which it exists,
+            to the first if it exists in none.
 
     Returns:
         the absolute path, with links resolved.
 
     Raises:
-        PathEscape: (a ValueError) the path is malformed, leaves the root, or is no ordinary file.
+        PathEscape: (a ValueError) the path is malformed, leaves the root, is no ordinary file, or exists in several
+            roots.
         ConfigurationError: the root does not exist.
     """
-    confined = confine(path, str(root))
+    confined = confine(path, str(root) if isinstance(root, (str, Path)) else tuple(map(str, root)))
     resolved = Path(confined).resolve()
     if not resolved.is_relative_to(confined.root):
         raise PathEscape(f"path {confined.relative!a} was led out of the workspace while it was resolved")
