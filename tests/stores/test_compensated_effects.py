@@ -149,9 +149,9 @@ def test_an_effect_that_stands_is_replayed(store, kind):
     assert shop.call("c2").status == "replayed"
 
 
-def test_an_undone_effect_stays_so_where_repetitions_are_refused(store, kind):
-    """`on_duplicate="refuse"`: the more telling reason is given."""
-    shop = Shop(store, kind, on_duplicate="refuse")
+def test_an_undone_effect_stays_so_where_repetitions_are_asked_about(store, kind):
+    """`repeats="once"`: in the same turn nothing is asked, and the more telling reason is given."""
+    shop = Shop(store, kind, repeats="once")
     shop.undo(shop.call("c1").key)
     assert [finding.code for finding in shop.call("c2").findings] == ["compensated"]
 

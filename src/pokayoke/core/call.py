@@ -212,6 +212,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         message: one sentence for people.
         contract: `name@version`, or None.
         key: the ledger key of a write, or None.
+        repeated: True if it is a new effect of a call that had an equal effect before.
         attempts: how many times the tool was started.
         retry_exhausted: True if retries were allowed and used up.
         retry_after: seconds after which the same call may be tried, if known.
@@ -233,6 +234,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     contract: str | None = None
     key: str | None = None
+    repeated: bool = False
     attempts: int = 0
     retry_exhausted: bool = False
     retry_after: float | None = None

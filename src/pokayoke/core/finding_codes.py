@@ -192,11 +192,6 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "failed_before": FindingCode(
             "the same write failed for good before and is not tried again", stop_reason="tool_failure", is_lasting=True
         ),
-        "repeated_write": FindingCode(
-            "the same write was done before, and its contract refuses repetitions",
-            stop_reason="loop_detected",
-            counts_as="repeated_call",
-        ),
         "compensated": FindingCode(
             "the same write was done before, and its undoing has at least begun",
             stop_reason="loop_detected",

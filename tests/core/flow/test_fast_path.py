@@ -14,6 +14,7 @@ from pokayoke.core.flow import prepare as judge
 from pokayoke.core.flow.admit import admit_call
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import build_snapshot
+from pokayoke.core.flow.repetition import CallerView
 from pokayoke.core.flow.steps import Emit, ResolvePaths
 from pokayoke.core.output import validate as output
 from pokayoke.core.output.last_known_good import LastKnownGood
@@ -21,6 +22,7 @@ from pokayoke.core.policy import IntakePolicy, Policy, ToolOutputPolicy, Validat
 from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState
 from pokayoke.runtime.driver.path_arguments import resolve_path_arguments
+from pokayoke.runtime.memory.seen_answers import SeenAnswers
 
 FIELDS = {
     "type": "object",
@@ -91,7 +93,7 @@ class Uncounted:
 def scene_of(contracts, policy, view) -> CallEnvironment:
     return CallEnvironment(
         snapshot=build_snapshot(contracts, policy), view=view, run_id="r", claimant=None, tenant=None,
-        principal=None, step=1, now=1.0, last_good=LastKnownGood(), asks=False, meter=Uncounted(),
+        principal=None, step=1, now=1.0, last_good=LastKnownGood(), asks=False, caller=CallerView(SeenAnswers()), meter=Uncounted(),
     )  # fmt: skip
 
 

@@ -9,12 +9,14 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Envelope
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import build_snapshot
+from pokayoke.core.flow.repetition import CallerView
 from pokayoke.core.flow.shadow import shadow_event
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState
+from pokayoke.runtime.memory.seen_answers import SeenAnswers
 
 N, S = {"type": "number"}, {"type": "string"}
 
@@ -43,7 +45,7 @@ def event(stable, candidate, raw=UNSET, arguments='{"a": 1}', policy=None, princ
     beside = build_snapshot([Contract(**{**base, "version": "2", **candidate})], policy)
     scene = CallEnvironment(
         snapshot=force, view=View(), run_id="r", claimant=None, tenant=None, principal=principal, step=3,
-        now=1.5, last_good=LastKnownGood(), asks=False, meter=None,
+        now=1.5, last_good=LastKnownGood(), asks=False, caller=CallerView(SeenAnswers()), meter=None,
     )  # fmt: skip
     return shadow_event(ToolCall("c", "pay", arguments), scene, force.find_plan("pay"), beside, raw)
 

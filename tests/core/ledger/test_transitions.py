@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pokayoke.core.ledger.findings import (
     in_doubt_finding,
     no_scope_finding,
-    repeated_write_finding,
     store_unavailable_finding,
 )
 from pokayoke.core.ledger.key import compensation_key, ledger_key
@@ -474,4 +473,3 @@ def test_refusals_blame_the_host_and_stay_short():
         assert 0 < len(finding.hint) < 600
     assert "Do not send it again" in in_doubt_finding(record()).hint
     assert in_doubt_finding(record()).data == {"key": "k", "attempt": 1}
-    assert (repeated_write_finding("pay").blame, repeated_write_finding("pay").code) == ("model", "repeated_write")

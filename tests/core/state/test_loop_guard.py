@@ -38,7 +38,7 @@ def outcome(status="ok", code="", blame="model", tool="t", text="x", **more):
     [
         (outcome("refused", "unknown_tool"), "unknown_tool"),
         (outcome("refused", "repeated_failure"), "repeated_call"),
-        (outcome("refused", "repeated_write"), "repeated_call"),
+        (outcome("refused", "compensated"), "repeated_call"),
         (outcome("failed", "tool_failed", "tool"), "tool_failure"),
         (outcome("failed", "failed_before", "tool"), "tool_failure"),
         (outcome("in_doubt", "tool_timeout", "tool"), "tool_failure"),

@@ -804,11 +804,11 @@ def test_what_is_committed_stays_whatever_the_tool_does_then(place, driver, fail
     assert not [event for event in run.trace if event["event"] == "late_effect"]
 
 
-@pytest.mark.parametrize("duplicate", ["replay", "refuse"])
-def test_what_is_committed_is_not_tried_again(place, driver, duplicate):
+@pytest.mark.parametrize("repeats", [None, "each"])
+def test_what_is_committed_is_not_tried_again(place, driver, repeats):
     """A transient failure after the commit ends the call with its effect: it does not wait for itself to report."""
     place.store = Shared()
-    how = {"idempotent": True, "on_ambiguous": "rerun_safe", "on_duplicate": duplicate, "retry": RetryPolicy(retries=2)}
+    how = {"idempotent": True, "on_ambiguous": "rerun_safe", "repeats": repeats, "retry": RetryPolicy(retries=2)}
     outcome = driver.call(place.guard(how, handler=committing(place, fails=raising)).run("r"), order())
     assert (outcome.status, outcome.effect, place.effects) == ("replayed", "done", ["u1"])
     assert (place.record.state, place.record.attempt, place.record.settled_at is None) == ("completed", 1, False)

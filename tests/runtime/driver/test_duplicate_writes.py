@@ -98,21 +98,9 @@ def test_a_raised_epoch_begins_anew(bank, driver):
     assert len(bank.paid) == 2
 
 
-def test_a_repetition_may_be_refused(bank, driver):
-    """`on_duplicate="refuse"`: no recorded result, a reason, and nothing runs; another occurrence does."""
-    run = bank.run(on_duplicate="refuse")
-    assert driver.call(run, pay()).ok
-    again = driver.call(run, pay("c2"))
-    assert (again.status, codes(again), again.value, again.effect) == ("refused", ["repeated_write"], None, "none")
-    assert again.stop_reason == "loop_detected"
-    assert driver.call(run, pay("c3", occurrence=1)).ok
-    assert len(bank.paid) == 2
-
-
 @pytest.mark.parametrize(
     ("fields", "reply", "more", "note"),
     [
-        ({"on_duplicate": "refuse"}, {"ref": 1}, {}, None),
         ({}, {}, {}, None),  # its output latches the run, so an equal call is held back
         ({"identity": ("to",)}, {"ref": 1}, {"amount": 6}, "Not done: pay (invalid_arguments)."),
         ({}, {}, {"amount": 6}, "Not done: pay (invalid_tool_output)."),
@@ -127,18 +115,6 @@ def test_a_repetition_that_is_refused_leaves_nothing_undone(bank, driver, fields
     assert run.answer("Paid.").text == ("Paid." if note is None else f"Paid.\n\n[{note}]")
 
 
-def test_a_doubt_is_said_where_repetitions_are_refused(bank, driver):
-    """`on_duplicate="refuse"` is about what was done: of what may have been, nobody is told that it was."""
-
-    def broken(**_):
-        raise OSError
-
-    run = bank.run(handler=broken, on_duplicate="refuse")
-    said = [driver.call(run, pay(ident)) for ident in ("c1", "c2")]
-    assert [(one.status, one.effect) for one in said] == [("in_doubt", "unknown")] * 2
-    assert [codes(one) for one in said] == [["tool_failed"], ["in_doubt"]]
-
-
 @pytest.mark.parametrize("marked", ["ref", "trace"])
 @pytest.mark.parametrize(("sealed", "kept"), [(True, {"ref": "canary-7"}), (False, None)])
 def test_a_marked_output_is_kept_only_where_values_are_sealed(bank, driver, sealed, kept, marked):
@@ -151,20 +127,25 @@ def test_a_marked_output_is_kept_only_where_values_are_sealed(bank, driver, seal
 
 
 def test_a_repetition_may_be_a_question(bank, driver):
-    """`on_duplicate="ask"`: it waits for a person and then runs as the next occurrence; a no leaves it at one."""
-    run = bank.run(on_duplicate="ask")
+    """`repeats="once"`: in a later turn it waits for a person and then runs; each yes is for one effect."""
+    run = bank.run(repeats="once")
+    run.can_ask = True
     assert driver.call(run, pay()).ok
+    run.user("Once more.")
     waiting = driver.call(run, pay("c2"))
     assert (waiting.status, codes(waiting), len(bank.paid)) == ("pending", ["awaiting_approval"], 1)
+    assert "P1" in waiting.text
     assert driver.call(run, pay("c3")).approval == waiting.approval
     run.guard.approvals.approve(waiting.approval, by="ann")
     again = driver.call(run, pay("c4"))
-    assert (again.status, again.value, len(bank.paid)) == ("ok", {"ref": "P2"}, 2)
-    third = driver.call(run, pay("c5"))
+    assert (again.status, again.value, again.repeated, len(bank.paid)) == ("ok", {"ref": "P2"}, True, 2)
+    assert driver.call(run, pay("c5")).status == "replayed"
+    run.user("And a third time.")
+    third = driver.call(run, pay("c6"))
     assert third.status == "pending"
     assert third.approval != waiting.approval
     run.guard.approvals.deny(third.approval, by="ann")
-    assert codes(driver.call(run, pay("c6"))) == ["approval_denied"]
+    assert codes(driver.call(run, pay("c7"))) == ["approval_denied"]
     assert len(bank.paid) == 2
 
 
@@ -172,8 +153,9 @@ def test_a_repetition_may_be_a_question(bank, driver):
 def test_a_question_about_a_repetition_may_be_answered_at_once(bank, driver, said, status, paid):
     """The callback is asked about exactly the second execution; the first one asks nobody."""
     asked = []
-    run = bank.run(on_duplicate="ask", guard={"on_ask": lambda question: asked.append(question) or said})
+    run = bank.run(repeats="once", guard={"on_ask": lambda question: asked.append(question) or said})
     assert driver.call(run, pay()).ok
+    run.user("Once more.")
     assert asked == []
     assert driver.call(run, pay("c2")).status == status
     assert (len(asked), len(bank.paid)) == (1, paid)

@@ -89,8 +89,8 @@ def test_a_run_that_the_store_forgets_while_it_is_open_goes_on_as_it_was(driver,
     """Pruning an idle run gives it no second beginning: its totals stay, and it can still be stopped."""
     store = open_store(f"sqlite:///{tmp_path}/ledger.db", create=True)
     run = Guard(contracts(), store=store).run("r")
-    for _ in range(3):
-        run.user("go on")
+    for number in range(3):
+        run.user(f"go on to {number}")
         assert driver.call(run, call("look")).ok
     store.prune(time.time() + 60, by="ann", now=time.time())
     assert store.load_run("r") is None

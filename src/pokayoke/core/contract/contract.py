@@ -29,8 +29,8 @@ from pokayoke.core.contract.terms import (
     Envelope,
     LookupSafe,
     OnAmbiguous,
-    OnDuplicate,
     OutputChecks,
+    Repeats,
     Scope,
 )
 from pokayoke.core.json.pointer import parse_pointer
@@ -101,8 +101,10 @@ class Contract:
     """Part of the ledger key; raise it to make every effect count as new."""
     volatile: tuple[str, ...] = ()
     """Arguments that do not make a call another one: two calls that differ only there are repetitions."""
-    on_duplicate: OnDuplicate = "replay"
-    """What a repetition gets: the recorded result, a refusal, or a question to a person (after a yes it runs again)."""
+    repeats: Repeats | None = None
+    """When an equal call whose caller has seen the answer of the effect before it is a new effect: `once` after a
+    person's yes in a later turn, `turn` in a later turn or after another effect of the run, `each` always; None is
+    `once` with `identity`, a wider scope than the run, `destructive`, or a key that the target gets, else `turn`."""
     compensate: Callable[..., Any] | None = None
     """Undoes an effect, called with a `Compensation`; only `pokayoke ledger reconcile --compensate` calls it."""
     max_chars: int | None = None
@@ -177,6 +179,8 @@ class Contract:
     """True if the output is data that only its schema checks: no envelope, extract function or invariants."""
     output_hooks: bool = field(init=False, repr=False)
     """True if user code runs on the output side."""
+    repeat_rule: Repeats = field(init=False, repr=False)
+    """What `repeats` says, or means where it is None."""
     ready_correctors: Correctors | None = field(init=False, repr=False)
     """The correctors, compiled; None if there are none."""
 
@@ -213,7 +217,10 @@ class Contract:
         seal(self, "is_async", is_async(self.handler))
         seal(self, "input_hooks", self.validate_input is not None or any(map(has_user_code, self.correctors.values())))
         seal(self, "output_hooks", self.extract is not None or any(map(callable, self.invariants)))
+        is_forwarded = self.key_argument is not None or self.forwards_key
+        is_one_wish = self.identity is not None or self.scope != "run" or self.effect == "destructive" or is_forwarded
         check_contract(self)
+        seal(self, "repeat_rule", self.repeats or ("once" if is_one_wish else "turn"))
         seal(self, "ready_correctors", build_correctors(self))
 
     @property

@@ -46,7 +46,7 @@ _PLAIN_FIELDS: dict[str, Any] = {
     "forwards_key": bool,
     "key_epoch": int,
     "volatile": tuple[str, ...],
-    "on_duplicate": str,
+    "repeats": str | None,
     "max_chars": int | None,
     "content_type": str | None,
     "correctors": dict[str, Any],
@@ -151,6 +151,8 @@ def did_you_mean(unknown: Iterable[str], known: Iterable[str]) -> str:
     """Return a sentence with the known names nearest to unknown ones; if none is near, with all of them."""
     import difflib  # noqa: PLC0415 - only for a wrong name
 
+    if gone := [_REPLACED[name] for name in sorted(unknown) if name in _REPLACED]:
+        return " ".join(gone)
     there = {name.lower(): name for name in sorted(known)}
     near = [there[low] for name in sorted(unknown) for low in difflib.get_close_matches(name.lower(), there, n=1)]
     if near:
@@ -178,6 +180,7 @@ def to_mapping(contract: Contract) -> dict[str, Any]:
 
 
 _MOST_LISTED = 60
+_REPLACED = {"on_duplicate": "Write repeats instead: once (a person is asked), turn or each."}
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 

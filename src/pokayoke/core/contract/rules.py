@@ -21,6 +21,7 @@ from pokayoke.core.contract.terms import (
     Envelope,
     Equal,
     LookupSafe,
+    Repeats,
     envelope_problems,
     term_problems,
 )
@@ -182,6 +183,7 @@ _SINGLE: dict[str, tuple[Fits, str]] = {
         (lambda value: isinstance(value, bool), "True or False"),
     ),
     "key_epoch": (_is_whole, "a whole number"),
+    "repeats": (lambda value: value in get_args(Repeats), "one of once, turn, each, or left out"),
     "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
     "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
 }
@@ -259,8 +261,8 @@ def _effect_problems(contract: Contract) -> Iterator[str]:
         yield "on_ambiguous='rerun_safe' claims that a second run does no harm: say so with idempotent=True"
     if contract.on_ambiguous == "downstream_key" and not _is_key_forwarded(contract):
         yield f"on_ambiguous='downstream_key' {_NO_WAY_FOR_KEY}"
-    if reads and (contract.compensate is not None or contract.on_duplicate != "replay" or contract.volatile):
-        yield "compensate, on_duplicate and volatile are about effects, and a read has none: leave them out"
+    if reads and (contract.compensate is not None or contract.repeats is not None or contract.volatile):
+        yield "compensate, repeats and volatile are about effects, and a read has none: leave them out"
     yield from _lookup_problems(contract)
     for kind in contract.no_effect_errors:
         if kind in _TOO_WIDE:

@@ -23,14 +23,13 @@ from pokayoke.core.schema.schema import Schema
 
 Scope = Literal["run", "session", "tenant", "global"]
 OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]
-OnDuplicate = Literal["replay", "refuse", "ask"]
+Repeats = Literal["once", "turn", "each"]
 LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
 OutputChecks = Literal["full", "size_only"]
 CHOICES: dict[str, tuple[str, ...]] = {
     "effect": get_args(Effect),
     "scope": get_args(Scope),
     "on_ambiguous": get_args(OnAmbiguous),
-    "on_duplicate": get_args(OnDuplicate),
     "output_checks": get_args(OutputChecks),
 }
 """The values that a field of a contract may have, by its name."""

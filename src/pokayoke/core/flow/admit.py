@@ -13,27 +13,37 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
+from pokayoke.core.flow.effect_chain import EffectChain, EffectWish, effect_key
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import tool_call_event
 from pokayoke.core.flow.finish import settle_found_effect
-from pokayoke.core.flow.outcomes import NOT_RUN, end_call, ending_before_run, ending_from_record
+from pokayoke.core.flow.outcomes import NOT_RUN, add_last_answer, end_call, ending_before_run, ending_from_record
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.prepare import prepare_call, prepare_call_fast
 from pokayoke.core.flow.questions import build_approval
+from pokayoke.core.flow.repetition import FIRST, Repetition
 from pokayoke.core.flow.resolve import resolve_doubt, undone_finding
-from pokayoke.core.flow.states import AdmittedCall, PreparedCall, effect_hash, identity_hash
-from pokayoke.core.flow.steps import Admit, AskPerson, CheckOwner, Emit, Raised, Reaction, ResolvePaths, Settle, Step
+from pokayoke.core.flow.states import AdmittedCall, PreparedCall, effect_hash
+from pokayoke.core.flow.steps import (
+    Admit,
+    AskPerson,
+    CheckOwner,
+    Emit,
+    Raised,
+    Reaction,
+    ResolvePaths,
+    Settle,
+    Step,
+)
 from pokayoke.core.gate.rules import stop_reason_for
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge, build_charges
 from pokayoke.core.ledger.findings import (
     in_doubt_finding,
     no_scope_finding,
-    repeated_write_finding,
     took_effect_finding,
     unreachable_reason,
 )
-from pokayoke.core.ledger.key import ledger_key
-from pokayoke.core.ledger.records import EXECUTE, Admission, Claim
+from pokayoke.core.ledger.records import EXECUTE, Admission, Claim, call_mark
 from pokayoke.core.state.run_state import block_finding
 
 
@@ -60,35 +70,47 @@ def admit_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Adm
         scope = env.claimant.scope(plan.contract)
         if scope is None:
             return (yield from _refuse_call(prepared, env, no_scope_finding(prepared.tool), "ledger"))
-    asked, answer = yield from _request_admission(prepared, plan, env, scope)
+    asked, answer, repetition = yield from _request_admission(prepared, plan, env, scope)
     claim, record = asked.claim, answer.record
     if answer.kind != "execute":
-        return (yield from finish_without_run(prepared, plan, env, answer, claim))
+        return (yield from finish_without_run(prepared, plan, env, answer, claim, repetition=repetition))
     if claim is not None:  # an effect leaves an event before it can happen; a read has only the one at its end
+        prepared = prepared if repetition is FIRST else msgspec.structs.replace(prepared, is_repeated=True)
         yield Emit(tool_call_event(prepared, env, "allow", prepared.remarks, "gate"))
     return AdmittedCall(prepared, plan, arguments, located, claim, record.attempt if record else 1)
 
 
 def _request_admission(
     prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, scope: tuple[str, str] | None
-) -> Generator[Step, Any, tuple[AdmissionRequest, Admission]]:
-    """Ask for admission. With `on_duplicate="ask"`, a write that ran before goes on to its next occurrence."""
-    occurrence = prepared.call.occurrence
+) -> Generator[Step, Any, tuple[AdmissionRequest, Admission, Repetition]]:
+    """Ask for admission. A call that is new to its caller goes on from the latest equal effect to the next one."""
+    if scope is None:
+        request, answer = yield from _request_effect(prepared, plan, env, EffectWish(None))
+        return request, answer, FIRST
+    chain = EffectChain(prepared, plan, env, scope, _build_claim(prepared, plan, env, scope))
     while True:
-        claim = _build_claim(prepared, plan, env, scope, occurrence) if scope is not None else None
-        asks = plan.asks or occurrence != prepared.call.occurrence
-        request = _build_request(
-            prepared, plan, env, claim, build_approval(prepared, plan.contract, env, occurrence) if asks else None
-        )
-        answer = yield from _ask_ledger(request, prepared, plan, env)
-        question = request.approval
-        if answer.kind == "pending" and question is not None and env.asks:
-            decided = yield AskPerson(msgspec.structs.replace(question, id=answer.approval or question.id))
-            if decided is not None:
-                answer = yield from _ask_ledger(request, prepared, plan, env)
-        if answer.kind != "replay" or plan.contract.on_duplicate != "ask":
-            return request, answer
-        occurrence += 1
+        request, answer = yield from _request_effect(prepared, plan, env, chain.wish)
+        final = yield from chain.follow(answer)
+        if final is not None:
+            return request, final, chain.repetition
+
+
+def _request_effect(
+    prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, wish: EffectWish
+) -> Generator[Step, Any, tuple[AdmissionRequest, Admission]]:
+    """Ask the ledger, and a person where that is needed, whether an effect may happen."""
+    question = None
+    if plan.asks or wish.asks:
+        question = build_approval(prepared, plan.contract, env, wish.number, wish.earlier)
+    request = _build_request(prepared, plan, env, wish.claim, question)
+    if wish.resumes:
+        request = msgspec.structs.replace(request, resumes=True)
+    answer = yield from _ask_ledger(request, prepared, plan, env)
+    if answer.kind == "pending" and question is not None and env.asks:
+        decided = yield AskPerson(msgspec.structs.replace(question, id=answer.approval or question.id))
+        if decided is not None:
+            answer = yield from _ask_ledger(request, prepared, plan, env)
+    return request, answer
 
 
 def _ask_ledger(
@@ -145,16 +167,12 @@ def _resolve_by_lookup(
     return told
 
 
-def _build_claim(
-    prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, scope: tuple[str, str], occurrence: int
-) -> Claim:
+def _build_claim(prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, scope: tuple[str, str]) -> Claim:
     contract = plan.contract
-    args_hash = effect_hash(prepared, contract)
-    identity = args_hash if contract.identity is None else identity_hash(prepared, contract)
     return Claim(
-        key=ledger_key(scope, contract.name, identity, occurrence=occurrence, epoch=contract.key_epoch),
-        args_hash=args_hash,
-        claim_id=env.claimant.claim_id(env.step),
+        key=effect_key(prepared, plan, scope, prepared.call.occurrence),
+        args_hash=effect_hash(prepared, contract),
+        claim_id=env.claimant.claim_id(env.step) + call_mark(prepared.call.id),
         tool=contract.name,
         contract=contract.id,
         run_id=env.run_id,
@@ -190,7 +208,13 @@ def _refuse_call(
 
 
 def finish_without_run(
-    prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, answer: Admission, claim: Claim | None
+    prepared: PreparedCall,
+    plan: CallPlan,
+    env: CallEnvironment,
+    answer: Admission,
+    claim: Claim | None,
+    *,
+    repetition: Repetition = FIRST,
 ) -> Generator[Step, Any, Outcome]:
     """End a call whose admission does not start the tool.
 
@@ -200,16 +224,15 @@ def finish_without_run(
         env: its environment.
         answer: what the admission said.
         claim: its ledger claim, or None.
+        repetition: how it stands to the equal effects before it.
     """
     record, finding = answer.record, answer.finding
     if answer.kind == "replay" and record is not None and (gone := (yield from undone_finding(record))) is not None:
         answer, finding = Admission("refuse", gone, record), gone
-    if answer.kind == "replay" and plan.contract.on_duplicate == "refuse":
-        finding = repeated_write_finding(prepared.tool)
-    elif answer.kind == "replay" and record is not None:
+    if answer.kind == "replay" and record is not None:
         yield Emit(tool_call_event(prepared, env, "replay", prepared.remarks, "ledger"))
         monitors = env.snapshot.policy.mode == "monitor"
-        ending = ending_from_record(prepared, record, plan, NOT_RUN, monitors=monitors)
+        ending = ending_from_record(prepared, record, plan, NOT_RUN, repetition, monitors=monitors)
         yield from end_call(prepared, env, ending)
         return ending.outcome
     assert finding is not None, "every answer but execute and replay carries a finding"
@@ -217,6 +240,8 @@ def finish_without_run(
     decision: Decision = "ask" if answer.kind == "pending" else "refuse"
     yield Emit(tool_call_event(prepared, env, decision, findings, "ledger" if record else "gate"))
     ending = ending_before_run(prepared, answer, findings, _halt_reason(env, finding), claim)
+    if answer.kind == "pending" and repetition.earlier is not None:
+        ending = add_last_answer(ending, prepared, plan, repetition.earlier)
     yield from end_call(prepared, env, ending)
     return ending.outcome
 

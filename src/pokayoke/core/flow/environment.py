@@ -13,6 +13,7 @@ import msgspec
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.flow.repetition import CallerView
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.state.loop_guard import TurnHistory
@@ -67,6 +68,7 @@ class CallEnvironment(msgspec.Struct, frozen=True):
         now: wall-clock second at which the call began.
         last_good: recent valid outputs of reads.
         asks: True if a callback can ask a person at once.
+        caller: what the caller has seen.
         meter: counts outputs for the kill switch.
     """
 
@@ -80,4 +82,5 @@ class CallEnvironment(msgspec.Struct, frozen=True):
     now: float
     last_good: LastKnownGood
     asks: bool
+    caller: CallerView
     meter: OutputMeter

@@ -112,6 +112,8 @@ def tool_result_event(
         event = _with_error(event, outcome)
     if outcome.key is not None:
         event["key"] = outcome.key
+    if outcome.repeated:
+        event["repeated"] = True
     if wire:
         event["wire"] = True
     if outcome.findings:

@@ -158,6 +158,7 @@ def _end_valid(
         effect="none" if claim is None else "done",
         contract=contract.id,
         key=None if claim is None else claim.key,
+        repeated=prepared.is_repeated,
         attempts=ran.count,
     )
     return Ending(outcome, ran, data, checked.wire)

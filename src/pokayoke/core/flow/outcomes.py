@@ -16,6 +16,7 @@ from pokayoke.core.call import EffectStatus, Finding, Outcome, Status, StopReaso
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import Event, tool_result_event
 from pokayoke.core.flow.plan import CallPlan
+from pokayoke.core.flow.repetition import FIRST, REPLAY_WORDS, Repetition
 from pokayoke.core.flow.states import Attempts, PreparedCall
 from pokayoke.core.flow.steps import Emit
 from pokayoke.core.ledger.records import OPEN, Admission, Claim, Record
@@ -103,6 +104,7 @@ def build_outcome(
         message=findings[0].message,
         contract=contract if record is None else record.contract,
         key=record.key if record is not None else None if claim is None else claim.key,
+        repeated=prepared.is_repeated and ran.count > 0,
         attempts=ran.count,
         retry_exhausted=ran.exhausted,
     )
@@ -143,7 +145,13 @@ def _effect_status(answer: Admission) -> EffectStatus:
 
 
 def ending_from_record(
-    prepared: PreparedCall, record: Record, plan: CallPlan, ran: Attempts, *, monitors: bool = False
+    prepared: PreparedCall,
+    record: Record,
+    plan: CallPlan,
+    ran: Attempts,
+    repetition: Repetition = FIRST,
+    *,
+    monitors: bool = False,
 ) -> Ending:
     """Return the ending of a write that ran before: its recorded result, dated.
 
@@ -152,39 +160,70 @@ def ending_from_record(
         record: the completed record.
         plan: how calls of its contract are treated.
         ran: how long the tool ran for this call, if it did.
+        repetition: how the call stands to that effect.
         monitors: True in monitor mode, which returns an output that broke its contract like the first time.
     """
-    at = f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    tool, at = prepared.tool, _settled_at(record)
     remarks, trust = prepared.remarks, plan.trust
     if not record.output_ok:
         broken = Finding(
             code="invalid_before",
             blame="tool",
-            message=f"{prepared.tool} ran at {at}; its output broke the contract ({record.failure})",
-            hint=f"{prepared.tool} already ran, but its answer was unusable. Do not send it again; tell the user.",
+            message=f"{tool} ran at {at}; its output broke the contract ({record.failure})",
+            hint=f"{REPLAY_WORDS}: {tool} already ran at {at}, but its answer was unusable. Tell the user.",
         )
         remarks, trust = (broken, *remarks), "unchecked"
         if not monitors:
-            text = refusal_text((broken,), tool=prepared.tool)
+            text = refusal_text((broken,), tool=tool)
             why: StopReason = "invalid_tool_output"
             outcome = build_outcome(
                 prepared, "invalid_output", text, remarks, effect="done", stop_reason=why, record=record
             )
             return Ending(outcome, ran)
-    said = f"already ran at {at}; its result was not kept"
-    value, shown = None, f"{prepared.tool} must not be sent again."
-    if record.output is not None and not _may_replay_output(record, plan):
-        said = f"already ran at {at}; its result is of {record.contract} and does not fit {plan.contract.id}"
-    elif record.output is not None:
-        said, value = f"already ran at {at}; result of then", msgspec.json.decode(record.output)
-        shown = result_text(value, tool=prepared.tool, call_id=prepared.call.id, trust=trust, canonical=record.output)
-    finding = Finding(code="already_done", blame="model", message=f"{prepared.tool} {said}")
-    text = f"{said}\n{shown}"
-    findings = (finding, *remarks)
+    said, shown, value = _last_answer(prepared, record, plan, trust)
+    since = f", and after that: {', '.join(dict.fromkeys(repetition.since))}" if repetition.since else ""
+    message = f"{REPLAY_WORDS}: {tool} already ran at {at}{since}; {said}"
+    finding = Finding(
+        code="already_done", blame="model", message=message, data={"new": True} if repetition.is_new else {}
+    )
+    advice = f"\nThis call changed nothing: do not say that {tool} was done once more." if repetition.is_new else ""
     outcome = build_outcome(
-        prepared, "replayed", text, findings, effect="done", stop_reason=None, record=record, value=value
+        prepared,
+        "replayed",
+        f"{message}\n{shown}{advice}",
+        (finding, *remarks),
+        effect="done",
+        stop_reason=None,
+        record=record,
+        value=value,
     )
     return Ending(outcome, ran, record.output)
+
+
+def add_last_answer(ending: Ending, prepared: PreparedCall, plan: CallPlan, record: Record) -> Ending:
+    """Return the ending of a repetition that waits for a person, with what is known of the effect before it."""
+    known = f"failed at {_settled_at(record)} ({record.failure})."
+    if record.state == "completed":
+        said, shown, _ = _last_answer(prepared, record, plan, plan.trust)
+        known = f"already ran at {_settled_at(record)}; {said}\n{shown}"
+    text = f"{ending.outcome.text}\n{prepared.tool} {known}"
+    return msgspec.structs.replace(ending, outcome=msgspec.structs.replace(ending.outcome, text=text))
+
+
+def _settled_at(record: Record) -> str:
+    return f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _last_answer(prepared: PreparedCall, record: Record, plan: CallPlan, trust: str) -> tuple[str, str, Any]:
+    """Return what is said of a recorded output, what is shown of it, and its value."""
+    if record.output is None:
+        return "its result was not kept", f"Do not send {prepared.tool} again to see it.", None
+    if not _may_replay_output(record, plan):
+        said = f"its result is of {record.contract} and does not fit {plan.contract.id}"
+        return said, f"Do not send {prepared.tool} again to see it.", None
+    value = msgspec.json.decode(record.output)
+    shown = result_text(value, tool=prepared.tool, call_id=prepared.call.id, trust=trust, canonical=record.output)
+    return "result of then", shown, value
 
 
 def _may_replay_output(record: Record, plan: CallPlan) -> bool:

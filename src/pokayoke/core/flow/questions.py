@@ -16,20 +16,24 @@ from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.states import PreparedCall, identity_hash
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.ledger.admission import Approval, approval_fingerprint
+from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.run_state import RunState, unlatch
 
 
-def build_approval(prepared: PreparedCall, contract: Contract, env: CallEnvironment, occurrence: int) -> Approval:
+def build_approval(
+    prepared: PreparedCall, contract: Contract, env: CallEnvironment, occurrence: int, repeated: Record | None = None
+) -> Approval:
     """Return the question whether a call may run.
 
     Args:
         prepared: the call.
         contract: its tool's contract.
         env: its environment.
-        occurrence: how often the same write was asked for, counted by the host or by `on_duplicate="ask"`.
+        occurrence: how many equal effects come before it.
+        repeated: the equal effect that it would repeat, or None.
     """
     scope = env.claimant.scope(contract) or ("run", env.run_id)
-    mark = approval_fingerprint(contract.id, scope, prepared.args_hash, occurrence)
+    mark = approval_fingerprint(contract.id, scope, prepared.args_hash, occurrence, repeated)
     return Approval(
         id=f"ap-{mark[:24]}",
         fingerprint=mark,

@@ -36,6 +36,7 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
         confidence: 0 to 1.
         more_findings: further reasons for the refusal (every schema error).
         is_sole_owner: True if nothing else holds the arguments, so that the tool may have them without a copy.
+        is_repeated: True if it makes a new effect of an equal call.
     """
 
     call: ToolCall
@@ -51,6 +52,7 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     confidence: float = 1.0
     more_findings: tuple[Finding, ...] = ()
     is_sole_owner: bool = False
+    is_repeated: bool = False
 
     def original_arguments(self) -> dict[str, Any]:
         """Return a copy of the arguments as they were checked; a tool may have changed its own."""
@@ -101,20 +103,25 @@ def identity_hash(prepared: PreparedCall, contract: Contract) -> str:
     """Return the digest of the arguments that identify what a call is about."""
     if contract.identity is None:
         return effect_hash(prepared, contract)
-    arguments = _with_defaults(prepared, contract)
-    return sha256_hex(canonical_bytes({name: arguments.get(name) for name in contract.identity}))
+    return hash_identity(prepared.original_arguments(), contract)
+
+
+def hash_identity(arguments: Mapping[str, Any], contract: Contract) -> str:
+    """Return the digest of what makes effects equal: the identity arguments, or all that are not volatile."""
+    given = {**contract.defaults, **arguments}  # writing a default out makes no other effect
+    if contract.identity is not None:
+        return sha256_hex(canonical_bytes({name: given.get(name) for name in contract.identity}))
+    return _hash_details(given, contract)
 
 
 def effect_hash(prepared: PreparedCall, contract: Contract) -> str:
     """Return the digest of what makes two writes the same: all arguments but the volatile ones."""
     if not (contract.volatile or contract.defaults):
         return prepared.args_hash
-    arguments = _with_defaults(prepared, contract)
+    return _hash_details({**contract.defaults, **prepared.original_arguments()}, contract)
+
+
+def _hash_details(arguments: Mapping[str, Any], contract: Contract) -> str:
     return sha256_hex(
         canonical_bytes({name: value for name, value in arguments.items() if name not in contract.volatile})
     )
-
-
-def _with_defaults(prepared: PreparedCall, contract: Contract) -> dict[str, Any]:
-    """Return the arguments with declared defaults: writing a default out does not make another effect."""
-    return {**contract.defaults, **prepared.original_arguments()}

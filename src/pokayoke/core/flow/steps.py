@@ -15,7 +15,7 @@ import msgspec
 from pokayoke.core.call import Blame
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
-from pokayoke.core.ledger.records import Claim, Settlement
+from pokayoke.core.ledger.records import Claim, Record, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import RunState
 
@@ -51,6 +51,12 @@ class ReadRecord(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     tool: str
+
+
+class ListEffects(msgspec.Struct, frozen=True, gc=False):
+    """Ask what the run wrote after an effect. Answered with the tools' names, in order; as far as that can be read."""
+
+    record: Record
 
 
 class AskPerson(msgspec.Struct, frozen=True, gc=False):
@@ -149,6 +155,7 @@ Step = (
     | ResolvePaths
     | Admit
     | ReadRecord
+    | ListEffects
     | AskPerson
     | LookUp
     | CheckOwner

@@ -16,7 +16,7 @@ import msgspec
 
 from pokayoke.core.call import Effect, Finding
 from pokayoke.core.json.canonical import sha256_hex
-from pokayoke.core.ledger.records import EXECUTE, OPEN, Admission, Claim, Record
+from pokayoke.core.ledger.records import EXECUTE, OPEN, UNASKED, Admission, Claim, Record
 from pokayoke.core.ledger.transitions import claim_effect, is_same_claim
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.core.state.kill_switch import Switch, open_switch_finding
@@ -116,6 +116,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, gc=False):
         approval: the question to ask first, or None.
         step: the number of the call in its run.
         again: True if an execution under the claim has ended, and another one would begin.
+        resumes: True if only a question that was asked before, and a yes to it, may let the call run.
     """
 
     run_id: str
@@ -128,6 +129,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, gc=False):
     approval: Approval | None = None
     step: int = 0
     again: bool = False
+    resumes: bool = False
 
     @property
     def needs_shared_state(self) -> bool:
@@ -172,6 +174,10 @@ def admit(request: AdmissionRequest, held: StoredState) -> AdmissionResult:
         kept, answer = claim_effect(record, wish)
         if answer.kind != "execute":
             return AdmissionResult(answer, kept)
+    if request.resumes and (
+        held.approval is None or held.approval.at(request.now).status not in ("waiting", "approved")
+    ):
+        return AdmissionResult(UNASKED)
     if request.approval is not None and (question := _check_approval(request.approval, held.approval, request.now)):
         return question if record is None or record.state not in OPEN else _with_doubt_hint(question, record)
     used: Mapping[str, LimitUsage] = {}
@@ -344,6 +350,11 @@ def amount_size(value: Any) -> float:
     return math.inf if math.isnan(amount) else amount
 
 
-def approval_fingerprint(contract: str, scope: tuple[str, str], args_hash: str, occurrence: int) -> str:
-    """What exactly a person approves: tool and version, scope, all arguments, which repetition."""
-    return sha256_hex("\x00".join((contract, *scope, args_hash, str(occurrence))).encode())
+def approval_fingerprint(
+    contract: str, scope: tuple[str, str], args_hash: str, occurrence: int, repeated: Record | None = None
+) -> str:
+    """What exactly a person approves: tool and version, scope, all arguments, and the effect that is repeated."""
+    parts = [contract, *scope, args_hash, str(occurrence)]
+    if repeated is not None:
+        parts += [repeated.claim_id, repeated.state]
+    return sha256_hex("\x00".join(parts).encode())

@@ -70,15 +70,6 @@ def failed_before_finding(tool: str, failure: str) -> Finding:
     )
 
 
-def repeated_write_finding(tool: str) -> Finding:
-    """The finding for a repetition that the contract refuses."""
-    return Finding(
-        code="repeated_write",
-        message=f"{tool} was already done with these arguments, and its contract refuses repetitions",
-        hint=f"{tool} was already done with these arguments. Do not send it again; go on with the next step.",
-    )
-
-
 def no_scope_finding(tool: str) -> Finding:
     """The finding for a write without a scope, which a durable ledger needs."""
     return Finding(

@@ -12,6 +12,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from pokayoke.core.call import Finding
+from pokayoke.core.json.canonical import sha256_hex
 
 RecordState = Literal["executing", "resolving", "completed", "failed_retriable", "failed_final", "in_doubt"]
 SettlementState = Literal["completed", "failed_retriable", "failed_final", "in_doubt"]
@@ -22,6 +23,11 @@ _MAX_CLOCK_SKEW: Final = 86_400.0  # seconds that clocks may differ
 MAX_ATTEMPTS: Final = 3
 
 
+def call_mark(call_id: str) -> str:
+    """Return what the end of a claim id says of the provider's id of its call."""
+    return f"~{sha256_hex(call_id.encode(errors='surrogatepass'))[:16]}"
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """What the ledger knows of one effect.
 
@@ -30,7 +36,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         args_hash: digest of all effective arguments that count, with the declared defaults of those left out.
         state: its state; see the table in `transitions.py`.
         attempt: number of executions started; the fencing token. An execution that never began gives its number back.
-        claim_id: the call that owns the execution; never empty.
+        claim_id: the call that owns the execution; never empty. Ends with its `call_mark`, but in older ledgers.
         lease_until: wall-clock second until which the owner (or the resolver) counts as alive.
         tool: the tool's name.
         contract: `name@version`.
@@ -70,6 +76,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     reference: str = ""
     decided_by: str = ""
     compensates: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The `call_mark` of the call that owns it; "" if an older ledger did not keep it."""
+        _, tilde, digest = self.claim_id.rpartition("~")
+        return tilde + digest if tilde else ""
 
     @property
     def is_final(self) -> bool:
@@ -192,3 +204,5 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
 
 EXECUTE = Admission("execute")
+UNASKED = Admission("refuse")
+"""The answer to a request that only an earlier question could let run, if nobody was asked that."""

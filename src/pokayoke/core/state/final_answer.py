@@ -37,6 +37,7 @@ def final_answer(
     stop_reason: StopReason | None,
     *,
     unmet: Collection[tuple[str, str]] = (),
+    unrepeated: Collection[str] = (),
     fallback: str | None = None,
     certain: bool = True,
     doubts: Collection[str] = (),
@@ -53,6 +54,7 @@ def final_answer(
         not_done: what was refused or failed, in order, with reasons; see `add_not_done`.
         stop_reason: why the run ended, if it has.
         unmet: tools of writes that were tried and not done, each with the reason; `in_doubt` if it may have been.
+        unrepeated: tools of writes that were to happen a second time and did not.
         fallback: the host's own text for a model that wrote nothing; None makes one of what is known.
         certain: False if there may be writes that are not in `done`, because the ledger cannot be read.
         doubts: tools of writes of which nobody knows whether they took effect.
@@ -63,7 +65,7 @@ def final_answer(
     """
     text = as_answer(text)
     if text is not None and text.strip():
-        note = _unmet_note(unmet)
+        note = " ".join(filter(None, (_unmet_note(unmet), _unrepeated_sentence(unrepeated))))
         shown = f"{text}\n\n[{note}]" if note else text
         return Answer(
             shown, verified=certain and not note and stop_reason in (None, "success"), stop_reason=stop_reason
@@ -74,7 +76,7 @@ def final_answer(
     times = [name if count == 1 else f"{name} ({count} times)" for name, count in Counter(done).items()]
     unchanged = certain and harmless and not doubts
     parts.append(f"Done: {', '.join(times)}." if done else "Nothing was changed." if unchanged else "")
-    parts.append(_doubts_sentence(doubts))
+    parts += [_unrepeated_sentence(unrepeated), _doubts_sentence(doubts)]
     if not certain:
         parts.append("What was changed before cannot be looked up now.")
     if not_done:
@@ -89,6 +91,10 @@ def _unmet_note(unmet: Collection[tuple[str, str]]) -> str:
     failed = ", ".join(f"{tool} ({reason})" for tool, reason in known.items())
     unknown = _doubts_sentence(dict.fromkeys(tool for tool, reason in unmet if reason == "in_doubt"))
     return " ".join(filter(None, (f"Not done: {failed}." if failed else "", unknown)))
+
+
+def _unrepeated_sentence(tools: Collection[str]) -> str:
+    return f"Not run a second time: {', '.join([*dict.fromkeys(tools)][:_MAX_NAMES])}." if tools else ""
 
 
 def _doubts_sentence(doubts: Collection[str]) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from pokayoke.core.call import Effect, Finding, Mode, StopReason
 
 _LADDER: Final[tuple[Mode, ...]] = ("normal", "safe_mode", "final_answer", "stopped")
+_MOST_MESSAGE_IDS: Final = 50
 _RANK: Final[dict[Mode, int]] = {mode: rank for rank, mode in enumerate(_LADDER)}
 
 
@@ -71,6 +72,9 @@ class RunState(msgspec.Struct, frozen=True):
         loop: what the loop guard has counted.
         versions: tool and version, for each tool of which the run was given one of several; it keeps them.
         tenant: whose run it is, if there are several tenants.
+        asked: digest of the user's text that began the turn; "" if no user has spoken.
+        answered: True once the turn has its answer.
+        message_ids: digests of the host's ids of the users' latest messages.
     """
 
     run_id: str
@@ -87,6 +91,9 @@ class RunState(msgspec.Struct, frozen=True):
     loop: LoopCount = LoopCount()
     versions: tuple[tuple[str, str], ...] = ()
     tenant: str | None = None
+    asked: str = ""
+    answered: bool = False
+    message_ids: tuple[str, ...] = ()
 
     @property
     def effective_mode(self) -> Mode:
@@ -103,9 +110,25 @@ def step_down_to(state: RunState, mode: Mode, reason: StopReason) -> RunState:
     return msgspec.structs.replace(state, mode=mode, stop_reason=reason)
 
 
-def begin_turn(state: RunState) -> RunState:
+def is_same_turn(state: RunState, asked: str, message_id: str | None) -> bool:
+    """Return whether a user's message belongs to the present turn: it is known, or says again what has no answer yet.
+
+    Args:
+        state: the run's state.
+        asked: digest of its text.
+        message_id: digest of the host's id of the message, or None.
+    """
+    if message_id is not None:
+        return message_id in state.message_ids
+    return asked == state.asked and not state.answered and state.mode != "final_answer"
+
+
+def begin_turn(state: RunState, asked: str = "", message_id: str | None = None) -> RunState:
     """Begin the user's next turn: `final_answer` and the loop's count end; taints, totals and `stopped` stay."""
-    state = msgspec.structs.replace(state, turn=state.turn + 1, loop=LoopCount())
+    ids = state.message_ids if message_id is None else (*state.message_ids[1 - _MOST_MESSAGE_IDS :], message_id)
+    state = msgspec.structs.replace(
+        state, turn=state.turn + 1, loop=LoopCount(), asked=asked, answered=False, message_ids=ids
+    )
     if state.mode == "final_answer":
         return msgspec.structs.replace(state, mode="normal", stop_reason=None)
     return state

@@ -27,6 +27,7 @@ from pokayoke.core.flow.steps import (
     CountOutput,
     Emit,
     Invoke,
+    ListEffects,
     LookUp,
     NotStarted,
     Raised,
@@ -178,6 +179,15 @@ class SyncDriver:
         except Exception as error:  # noqa: BLE001 - as in `admit_at_store`
             return store_unavailable_finding(step.tool, store_error_text(error))
         return record
+
+    async def list_effects(self, step: ListEffects) -> tuple[str, ...]:
+        """List what the run wrote after an effect; an event loop does not wait for the ledger."""
+        matters = self._run.progress.matters
+        if self.may_wait and self._guard.store.durable and not matters.has_read_ledger:
+            await self.run_in_worker(matters.read_ledger, self._guard.snapshot.policy.execution.timeout, None)
+        else:
+            matters.read_ledger()
+        return matters.effects_since(step.record)
 
     async def ask_person(self, step: AskPerson) -> bool | None:
         """Ask the host's callback; announce a question it leaves open."""
@@ -412,6 +422,7 @@ HANDLERS: dict[type, Callable[[SyncDriver, Any], Any]] = {
     Admit: SyncDriver.admit_request,
     ReadRecord: SyncDriver.read_record,
     AskPerson: SyncDriver.ask_person,
+    ListEffects: SyncDriver.list_effects,
     Invoke: SyncDriver.invoke_tool,
     Wait: SyncDriver.pause_before_retry,
     Settle: SyncDriver.settle_claim,

@@ -20,7 +20,7 @@ from pokayoke.core.contract.contract import Contract, require_output_contract
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.flow.questions import apply_approved_review
 from pokayoke.core.gate.rules import Principal, as_principal
-from pokayoke.core.host_input import as_text_id, check_hooks
+from pokayoke.core.host_input import as_history, as_text_id, check_hooks
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import Policy
@@ -149,6 +149,7 @@ class Guard:
         tenant: str | None = None,
         principal: str | dict[str, Any] | Principal | None = None,
         prompt: str | None = None,
+        history: Iterable[Any] | None = None,
     ) -> Run:
         """Open a run, or reopen one by its id: mode, latch and totals are as it left them.
 
@@ -158,6 +159,8 @@ class Guard:
             tenant: whose data it is.
             principal: on whose behalf: an id, `{"id": ..., "roles": [...]}`, or a `Principal`.
             prompt: the user's first text; the same as `run.user(prompt)`.
+            history: the messages that the model has seen so far, in the shape of OpenAI, Anthropic or LangChain.
+                After a restart they tell a new wish from a call that comes once more.
 
         Raises:
             UsageError: the run is another tenant's, the guard was closed, or an id is empty, no text, longer than
@@ -175,6 +178,8 @@ class Guard:
         opened = Run(
             self, ident, view=view, named=bool(run_id), session=session, tenant=tenant, principal=who, progress=progress
         )
+        if history is not None:
+            opened.seen.set_history(history, opened.state.turn, is_exact=False)
         if prompt is not None:
             opened.user(prompt)
         return opened
@@ -214,7 +219,8 @@ class Guard:
             UsageError: the format is unknown, a number is negative, or the model returned what is no reply.
                 What the model raises goes through; nothing of the reply it was working on has run.
         """
-        run = self.run(run_id, prompt=prompt, **who)
+        messages = as_history(messages)
+        run = self.run(run_id, prompt=prompt, history=messages, **who)
         from pokayoke.runtime.run.agent_loop import begin_history, run_loop  # noqa: PLC0415 - for hosts without a loop of their own
 
         history = begin_history(run, model, messages, prompt, format, window, on_event, select)
@@ -236,7 +242,8 @@ class Guard:
         **who: Any,
     ) -> LoopResult:
         """`loop` for asynchronous code; the model may be awaited."""
-        run = self.run(run_id, prompt=prompt, **who)
+        messages = as_history(messages)
+        run = self.run(run_id, prompt=prompt, history=messages, **who)
         from pokayoke.runtime.run.agent_loop import arun_loop, begin_history  # noqa: PLC0415 - as above
 
         history = begin_history(run, model, messages, prompt, format, window, on_event, select)

@@ -51,6 +51,7 @@ class CallLog:
     Attributes:
         not_done: what did not end well, with reasons, in order; see `add_not_done`.
         unmet: writes that were tried and not done, as the tool's name and the reason.
+        unrepeated: tool and arguments of this turn's calls that meant a second effect and got the answer of the first.
         open: calls in doubt or under way, and those that wait for a person, by key (a read: by tool).
         refused: calls that would be refused again.
     """
@@ -58,9 +59,11 @@ class CallLog:
     def __init__(self, store: Store, run_id: str, *, named: bool) -> None:
         self.not_done: dict[str, None] = {}
         self.unmet: dict[str, tuple[str, str]] = {}
+        self.unrepeated: dict[tuple[str, str], None] = {}
         self.open: dict[str, OpenCall] = {}
         self.refused: OrderedDict[tuple[str, str], OpenCall] = OrderedDict()
         self._done: OrderedDict[str, str] = OrderedDict()
+        self._order: OrderedDict[str, tuple[str, float]] = OrderedDict()  # writes as they ended: tool, and when
         self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
         self._harmless = True  # False after a write that failed by no more than its tool's word
         self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
@@ -96,6 +99,7 @@ class CallLog:
     def begin_turn(self) -> None:
         """Begin the user's next turn: what was not done in the last one is no longer its business."""
         self.unmet.clear()
+        self.unrepeated.clear()
         self._new_turn = True
 
     def begin_claim(self, claim: Claim) -> OpenCall:
@@ -112,10 +116,31 @@ class CallLog:
             return
         if record.state == "completed":
             self._count_effect(record.key, record.tool)
+        with self._lock:
+            self._add_to_order(record)
         self.forget_key(record.key)
         with self._lock:
             if not self._recalling:  # what is being read may still say that it is open
                 self._here.discard(record.key)
+
+    def effects_since(self, record: Record) -> tuple[str, ...]:
+        """Return the tools whose effects the run had after this one, in order, as far as `read_ledger` has seen."""
+        with self._lock:
+            order = list(self._order.items())
+        places = [place for place, (key, _) in enumerate(order) if key == record.key]
+        if places:
+            later = order[places[0] + 1 :]
+        else:  # another run's, or what another process did since the ledger was read
+            ended = record.settled_at or record.claimed_at
+            later = [one for one in order if one[1][1] > ended]
+        return tuple(tool for _, (tool, _) in later if tool)
+
+    def _add_to_order(self, record: Record) -> None:
+        """Keep when a write ended. One that failed is only a place in the order: nobody says that it had an effect."""
+        tool = record.tool if record.state == "completed" else ""
+        self._order[record.key] = (tool, record.settled_at or record.claimed_at)
+        if len(self._order) > _KEPT_EFFECTS:
+            self._order.popitem(last=False)
 
     def forget_key(self, key: str) -> None:
         """Nothing is open under this key any more, or nothing has happened."""
@@ -134,8 +159,17 @@ class CallLog:
             self.forget_key(tool)
         if self.refused:
             self.refused.pop((tool, str(call.arguments)), None)
+        if outcome.status == "replayed" and outcome.findings[0].data.get("new"):
+            self.unrepeated[tool, str(call.arguments)] = None
+        elif outcome.repeated:
+            self.unrepeated.pop((tool, str(call.arguments)), None)
         if outcome.effect == "done":
             self._count_effect(key, tool, again=outcome.status == "replayed")
+
+    @property
+    def has_read_ledger(self) -> bool:
+        """True if the ledger has nothing more to tell of what this run did before."""
+        return self._recalled
 
     def read_ledger(self) -> bool:
         """Learn from the ledger what this run did, here or elsewhere. Returns False if it cannot be read."""
@@ -163,6 +197,11 @@ class CallLog:
             self._long_done.clear()  # those are in the ledger
             for key, tool in {**stands, **here}.items():
                 self._count_effect(key, tool)
+            after, self._order = self._order, OrderedDict()
+            for record in sorted(known, key=lambda record: record.settled_at or record.claimed_at):
+                if record.state not in OPEN and record.key not in after:
+                    self._add_to_order(record)
+            self._order |= after
             if any(record.state == "failed_final" for record in known):
                 self._harmless = False
             for record in known:
@@ -199,6 +238,7 @@ class CallLog:
             self.not_done,
             reason,
             unmet=unmet,
+            unrepeated=[tool for tool, _ in tuple(self.unrepeated)],
             fallback=fallback,
             certain=certain,
             doubts=doubts,
@@ -209,7 +249,7 @@ class CallLog:
         """Whether a call was refused whose effect stands: nothing of it is left undone."""
         code = outcome.findings[0].code if outcome.findings else ""
         row = FINDING_CODES.get(code)
-        stands = code == "repeated_write" or (key in self._done and not (row is not None and row.is_other_call))
+        stands = key in self._done and not (row is not None and row.is_other_call)
         return outcome.status == "refused" and stands
 
     def _record_unfinished(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:

@@ -11,17 +11,27 @@ import itertools
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import msgspec
 
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.context.tokens import TokenCounter
 from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.flow.repetition import text_digest
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.records import EXECUTE, Admission
 from pokayoke.core.policy import BudgetPolicy
 from pokayoke.core.state.loop_guard import TurnHistory, count_round, is_clean, tools_off_instruction, tools_off_reason
-from pokayoke.core.state.run_state import LoopCount, RunState, begin_turn, block_finding, budget_finding, step_down_to
+from pokayoke.core.state.run_state import (
+    LoopCount,
+    RunState,
+    begin_turn,
+    block_finding,
+    budget_finding,
+    is_same_turn,
+    step_down_to,
+)
 from pokayoke.core.versions.rollout import pin_versions
 from pokayoke.runtime.memory.call_log import CallLog
 from pokayoke.runtime.memory.completed_writes import CompletedWrites
@@ -67,7 +77,7 @@ class RunMemory:
         self.texts = OffloadedTexts()
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
-        self._loop = state.loop
+        self._loop, self._answered = state.loop, state.answered
         self._step = state.step
         self._other_calls = state.calls - state.step  # that were counted without a step of this run's
         self._rounds = self._kept_rounds = state.rounds
@@ -89,6 +99,11 @@ class RunMemory:
     def step(self) -> int:
         """The number of the latest call."""
         return self._step
+
+    @property
+    def round_number(self) -> int:
+        """The number of the round that is counted: one call, or the calls of one message."""
+        return self._rounds
 
     def next_step(self) -> int:
         """Count a call and return its number."""
@@ -154,18 +169,27 @@ class RunMemory:
             "tokens": max(state.tokens, self.tokens.total),
             "started": state.started or self.state.started,
             "loop": self._loop,
+            "answered": self._answered,
             "tenant": self.tenant if state.tenant is None else state.tenant,
         }
         if all(getattr(state, name) == value for name, value in totals.items()):
             return state
         return msgspec.structs.replace(state, **totals)
 
-    def begin_turn(self) -> None:
-        """Begin the user's next turn."""
+    def begin_turn(self, text: str, message_id: str | None) -> None:
+        """Begin the user's next turn, unless this message belongs to the present one."""
+        asked, ident = text_digest(text), None if message_id is None else text_digest(message_id)
+        if is_same_turn(self.state, asked, ident):
+            return
         self.rounds.clear()
         self.matters.begin_turn()
-        self._loop = LoopCount()
-        self.change_state(begin_turn)
+        self._loop, self._answered = LoopCount(), False
+        self.change_state(partial(begin_turn, asked=asked, message_id=ident))
+
+    def end_turn(self) -> None:
+        """Take note that the turn has its answer; the store learns it with the totals."""
+        self._answered = True
+        self.state = msgspec.structs.replace(self.state, answered=True)
 
     def end_round(self, snapshot: Snapshot) -> tuple[StateChange | None, StopReason | None]:
         """Count the round that has ended, unless a wider one is open.

@@ -27,7 +27,8 @@ from pokayoke.core.flow.states import AdmittedCall, Attempts
 from pokayoke.core.flow.steps import Reaction, Step
 from pokayoke.core.flow.walk import run_call
 from pokayoke.core.gate.rules import Principal
-from pokayoke.core.host_input import as_prompt, as_stop_reason, as_token_count
+from pokayoke.core.host_input import as_prompt, as_stop_reason, as_text_id, as_token_count
+from pokayoke.core.messages.messages import text_of
 from pokayoke.core.messages.tool_definitions import build_definitions, build_instructions
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.core.state.loop_guard import TurnHistory
@@ -36,6 +37,7 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.driver.effect import effects_in_progress
 from pokayoke.runtime.driver.sync import Continuation, SyncDriver, drive_steps
 from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.memory.seen_answers import SeenAnswers
 from pokayoke.runtime.run.batch import arun_batch, run_batch
 from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
@@ -77,6 +79,8 @@ class Run:
         trace: the latest events, oldest first.
         progress: what it remembers while it is open.
         selection: the tools it offers, if it selects from a large catalogue.
+        seen: what its callers have seen.
+        can_ask: True if a person can be asked: by a callback, by the framework, or through a durable store.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Run:
         self.trace = EventRing(guard.snapshot.policy.trace.ring)
         self.progress, self.named = progress, named
         self.selection: Selection | None = None
+        self.seen, self.can_ask = SeenAnswers(), guard.on_ask is not None or guard.store.durable
         self._number, self._closed, self._well = next(_numbers), False, True
 
     def __repr__(self) -> str:
@@ -153,11 +158,30 @@ class Run:
 
     # -- what the host says ------------------------------------------------------------------------
 
-    def user(self, text: str) -> None:
-        """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay."""
+    def user(self, text: str, *, id: str | None = None) -> None:  # noqa: A002 - the published name
+        """Begin a turn with the user's text: streaks and `final_answer` end, totals and the latch stay.
+
+        A text that the run knows begins none: one with an `id` of before, or, without ids, the text of the present
+        turn as long as that has no answer (`answer`).
+
+        Args:
+            text: what the user said.
+            id: the host's own id of the message, if it has one.
+        """
         self.guard.refresh()
         self.progress.tokens.add(as_prompt(text))
-        self.progress.begin_turn()
+        self.progress.begin_turn(text_of({"content": text}), None if id is None else as_text_id(id, "id"))
+
+    def set_history(self, messages: Iterable[Any]) -> None:
+        """Say what the request carried whose calls come next: what stands there is what their caller has seen.
+
+        An equal write is a new wish only if the answer of the one before stands there. For adapters and loops that
+        know each request; see also `history` of `Guard.run`.
+
+        Args:
+            messages: the messages, in the shape of OpenAI, Anthropic or LangChain.
+        """
+        self.seen.set_history(messages, self.state.turn, is_exact=True)
 
     def usage(self, tokens: int) -> None:
         """Report the tokens the provider counted for the conversation so far; estimates start from there."""
@@ -317,6 +341,7 @@ class Run:
     def answer(self, text: str | None) -> Answer:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         self._end_round()
+        self.progress.end_turn()
         fallback = self.snapshot.policy.loop.fallback
         return self.progress.matters.check_answer(text, self.stop_reason, fallback, effects_in_progress())
 
@@ -431,6 +456,7 @@ class Run:
             now=guard.clock.now(),
             last_good=guard.last_good,
             asks=guard.on_ask is not None,
+            caller=self.seen.view_caller(self.state.turn, self.progress.round_number, may_ask=self.can_ask),
             meter=guard.switchboard,
         )
 
@@ -466,6 +492,7 @@ class Run:
         self.progress.tokens.note(outcome.text)
         self.progress.matters.record_outcome(outcome, call, writes=writes)
         self.progress.written.record_outcome(outcome, call)
+        self.seen.hand_out(outcome, env.caller)
         return outcome
 
     def _build_ticket(self, env: CallEnvironment, call: ToolCall, admitted: AdmittedCall | Outcome) -> Ticket:

@@ -1,0 +1,202 @@
+"""What a repetition is: has the caller seen the answer of the latest equal effect, and what follows from that?
+
+In: the record of an equal effect, and what the caller of a call has seen.
+Out: whether the call is new, and whether a new one runs, is asked of a person, or is answered from the ledger.
+Never: a second effect because of the order of writes alone. Who has not seen the answer sends the same call again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from pokayoke.core.contract.terms import Repeats
+from pokayoke.core.flow.seen_history import AnsweredCall, SeenHistory
+from pokayoke.core.json.canonical import sha256_hex
+from pokayoke.core.ledger.records import Record, call_mark
+
+REPLAY_WORDS: Final = "Not run again"
+"""How every text begins that answers a write from the ledger."""
+
+Sighting = Literal["unseen", "unknown", "this_turn", "earlier_turn"]
+"""Where the caller has seen the answer of an effect; `unknown` if nobody can say what it has seen."""
+
+
+class HandedAnswer(NamedTuple):
+    """An answer that this opening of the run has handed out.
+
+    Attributes:
+        number: how many came before it.
+        call_id: the call that got it.
+        turn: the run's turn.
+        message: the message of that call.
+        digest: hash of its text.
+    """
+
+    number: int
+    call_id: str
+    turn: int
+    message: int
+    digest: str
+
+
+class CallerMemory(Protocol):
+    """What one opening of a run remembers of its callers."""
+
+    def handed_answers(self, key: str, /) -> Sequence[HandedAnswer]:
+        """Return the answers of an effect that were handed out, oldest first."""
+        ...
+
+    def known_chain(self, base: str, /) -> tuple[str, ...]:
+        """Return the marks of the equal effects that a new call went on from, by the key of the first one."""
+        ...
+
+    def keep_chain(self, base: str, marks: tuple[str, ...], /) -> None:
+        """Remember those marks."""
+        ...
+
+    def find_place(self, base: str, call_id: str, message: int, /) -> int:
+        """Return how many equal calls of its message come before a call."""
+        ...
+
+
+class CallerView(msgspec.Struct, frozen=True):
+    """What the caller of one call has seen when it sends the call.
+
+    Attributes:
+        memory: what its opening of the run remembers.
+        turn: the run's turn.
+        message: the message that holds the call, by a number.
+        count: how many answers had been handed out.
+        history: returns what stands in the caller's history; None if no history is known.
+        history_turn: the run's turn at which that history was known.
+        is_exact: True if the caller has seen nothing but that history.
+        knows_turns: False if nobody can tell when a user speaks.
+        may_ask: True if a person can be asked.
+    """
+
+    memory: CallerMemory
+    turn: int = 0
+    message: int = 0
+    count: int = 0
+    history: Callable[[], SeenHistory] | None = None
+    history_turn: int = 0
+    is_exact: bool = False
+    knows_turns: bool = True
+    may_ask: bool = False
+
+
+class Repetition(NamedTuple):
+    """How a call stands to the equal effects before it.
+
+    Attributes:
+        is_new: True if its caller has seen the answer of the latest one.
+        earlier: the effect that it would repeat, or None.
+        since: tools whose effects came after that one, in order.
+    """
+
+    is_new: bool = False
+    earlier: Record | None = None
+    since: tuple[str, ...] = ()
+
+
+FIRST: Final = Repetition()
+"""A call that means no second effect."""
+
+
+def sight_answer(
+    record: Record,
+    marks: Sequence[str],
+    caller: CallerView,
+    call_id: str,
+    is_equal: Callable[[AnsweredCall], bool],
+) -> Sighting:
+    """Say where a caller has seen the answer of an effect.
+
+    Args:
+        record: the effect.
+        marks: the marks of the equal effects up to this one. Ids repeat, so each needs an answer of its own.
+        caller: what the caller has seen.
+        call_id: the id of its call.
+        is_equal: says whether a call of a history means the same effect.
+    """
+    handed = [one for one in caller.memory.handed_answers(record.key) if one.number < caller.count]
+    if caller.history is not None:
+        history = caller.history()
+        digests = {(call_mark(one.call_id), one.digest) for one in handed}
+        found = [one for one in history.calls if _is_answer(one, call_mark(one.id), record, digests) and is_equal(one)]
+        needed = marks.count(record.mark) if record.mark else 1
+        if found and (len(found) >= needed or any(call_mark(one.id) != record.mark for one in found)):
+            passed = found[-1].turn < history.turn or caller.history_turn < caller.turn
+            return "earlier_turn" if passed else "this_turn"
+        if caller.is_exact:
+            return "unseen"
+    seen = [
+        one for one in handed if one.message != caller.message and (one.turn < caller.turn or one.call_id != call_id)
+    ]
+    if seen:
+        return "earlier_turn" if any(one.turn < caller.turn for one in seen) else "this_turn"
+    return "unseen" if handed or caller.history is not None else "unknown"
+
+
+def _is_answer(one: AnsweredCall, mark: str, record: Record, handed: set[tuple[str, str]]) -> bool:
+    """Return whether the result of a call in a history is the answer of an effect."""
+    if (mark, text_digest(one.text)) in handed:
+        return True
+    return mark == record.mark and _holds_answer(one.text.lstrip(), record)
+
+
+def _holds_answer(text: str, record: Record) -> bool:
+    """Return whether a text says how an effect ended. A doubt, or a text made up for a lost answer, does not."""
+    if record.state != "completed":
+        return 'trust="error">' in text
+    if not record.output_ok:
+        return False
+    head = text.partition("\n")[0]
+    if head.startswith(("<tool_output ", REPLAY_WORDS)):
+        return 'trust="error">' not in head
+    if record.output is None:
+        return False
+    value = msgspec.json.decode(record.output)
+    if isinstance(value, str):
+        return text.rstrip() == value.strip()
+    try:
+        return bool(msgspec.json.decode(text) == value)
+    except msgspec.DecodeError:
+        return False
+
+
+def text_digest(text: str) -> str:
+    """Return the hash by which a text that was handed out is known again."""
+    return sha256_hex(text.encode(errors="surrogatepass"))
+
+
+def decide_repetition(
+    rule: Repeats, sighting: Sighting, caller: CallerView, record: Record, *, has_later_effect: bool
+) -> Literal["run", "ask", "replay"]:
+    """Decide what becomes of a call that is equal to an effect.
+
+    Args:
+        rule: what the contract says of repetitions.
+        sighting: where the caller has seen the answer of that effect.
+        caller: what it has seen, and whether a person can be asked.
+        record: the effect: completed, or failed.
+        has_later_effect: True if the run had another effect after it.
+    """
+    if sighting in ("unseen", "unknown"):
+        return "replay"
+    ask: Literal["ask", "replay"] = "ask" if caller.may_ask else "replay"
+    is_later = sighting == "earlier_turn"
+    if record.state == "failed_final" and not record.output_ok and (is_later or rule != "once"):
+        return ask  # nobody said no
+    if rule == "each":
+        return "run"
+    if not caller.knows_turns:
+        return ask
+    if record.state == "failed_retriable":  # its attempts are used up, and none had an effect
+        return "run" if is_later else "replay"
+    if rule == "turn":
+        return "run" if is_later or has_later_effect else "replay"
+    return ask if is_later else "replay"
