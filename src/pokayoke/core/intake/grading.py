@@ -44,7 +44,7 @@ _BROKEN_MEMBER = re.compile(r"\":[ \t]*\n").search
 """A line break between a key and its value, which no layout has."""
 _INLINE_KEY = re.compile(r",[ \t]*+\"[^\"\\]*+\"[ \t]*+:").search
 """A key on the same line as the member before it."""
-_ESCAPED_OBJECT = re.compile(r"\s*+\{(?:\s|\\[nrt])*+\\\"").match
+_ESCAPED_OBJECT = re.compile(r"\s*+\{(?:\s|\\[nrt])*\\\"").match
 _EMPTY_FIRST = re.compile(r"\s*+\{\s*+\}\s*+(?=\{)").match
 _HTML_QUOTED = re.compile(r"\s*+\{\s*+(&(?:quot|#34|#x22);)[^\"]*+\Z").match
 _ESCAPED_BREAK = re.compile(r"(?<![:\\])\\\\n").sub

@@ -155,9 +155,9 @@ class Source:
         looks: dict[FormatName, list[int]] = {
             name: [_match_strength(reader, value) for value in sample] for name, reader in readers.items()
         }
-        proven = [name for name, strengths in looks.items() if _PROOF in strengths]
+        proven: list[FormatName] = [name for name, strengths in looks.items() if _PROOF in strengths]
         level = _PROOF if proven else 1
-        fitting = [name for name, strengths in looks.items() if level in strengths]
+        fitting: list[FormatName] = [name for name, strengths in looks.items() if level in strengths]
         if claimed is None:
             if fitting:  # most records decide, then the first one, then the order of the table
                 return max(fitting, key=lambda name: (looks[name].count(level), -looks[name].index(level)))

@@ -105,7 +105,7 @@ class Guard:
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current_policy() if self._file else load_policy(config)
         self.store = as_store(store)
-        self.closed = False
+        self.closed, self._told = False, ""
         self.approvals = Approvals(self.store, self.clock, self._apply_review)
         self.workers = WorkerPool(policy.execution.max_lost_workers)
         self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
@@ -121,7 +121,6 @@ class Guard:
         self.rollout: Rollout | None = None
         self.beside: BackgroundObserver | None = None
         self._refused: Policy | None = None
-        self._told = ""
         if contracts is not None:
             from pokayoke.runtime.versions.rollout import Rollout  # noqa: PLC0415 - for guards with a lock
 
