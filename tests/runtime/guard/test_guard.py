@@ -341,7 +341,7 @@ def test_a_tool_without_a_handler_needs_a_continuation():
         run.call(call())
 
 
-@pytest.mark.parametrize("arguments", [None, 5, ["a"], {1: 2}, {"a": object()}, {"a": {1, 2}}])
+@pytest.mark.parametrize("arguments", [5, ["a"], {1: 2}, {"a": object()}, {"a": {1, 2}}])
 def test_arguments_of_any_python_type_get_an_answer(arguments, driver):
     """What is no JSON object is refused, never an exception."""
     effects = []
