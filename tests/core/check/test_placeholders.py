@@ -14,8 +14,9 @@ from pokayoke.core.check.placeholders import (
     is_placeholder,
     is_unseen,
     may_hold_lost_backslash,
-    may_hold_placeholder,
+    may_hold_markup,
     may_hold_unseen,
+    search_placeholder,
 )
 from pokayoke.core.schema.facts import walk_facts
 from pokayoke.core.schema.schema import compile_schema
@@ -80,7 +81,7 @@ def test_a_backslash_written_once_is_found(written, lost):
 def test_placeholders_are_found(text):
     """A text that consists of a placeholder is found, and the prefilter lets it pass."""
     assert is_placeholder(text)
-    assert may_hold_placeholder(orjson.dumps({"field": text}))
+    assert search_placeholder(orjson.dumps({"field": text}))
 
 
 @pytest.mark.parametrize("text", REAL)
@@ -131,7 +132,7 @@ VISIBLE = ["", " ", "\t\n", "\u3000", "\u200ba", "👍\ufe0f", "。", "\u0000x",
 def test_markup_of_calls_is_found(text, is_marked):
     """Tags and turn tokens of calls are found anywhere in a text; other signs of less and more are not."""
     assert has_call_markup(text) is is_marked
-    assert may_hold_placeholder(orjson.dumps({"a": text})) or not is_marked
+    assert may_hold_markup(orjson.dumps({"a": text})) or not is_marked
 
 
 @pytest.mark.parametrize(("text", "unseen"), [*((text, True) for text in UNSEEN), *((text, False) for text in VISIBLE)])
@@ -155,11 +156,11 @@ TEXTS = st.sampled_from([*STAND_INS, *REAL]) | st.text(max_size=12)
 def test_law_the_prefilter_hides_none(value):
     """The prefilter lets every JSON text pass that holds a placeholder."""
     if any(is_placeholder(text) for _, _, text in walk_facts(value, compile_schema({}), (str,))):
-        assert may_hold_placeholder(msgspec.json.encode(value))
+        assert search_placeholder(msgspec.json.encode(value))
 
 
 @given(st.from_regex(r"\A[<{\[$.TFXxIiYyEeRrCcPpAa…][A-Za-z_\- .HERhere{}<>$\]]{0,30}\Z"))
 def test_law_the_prefilter_hides_no_odd_spelling(text):
     """Prefilter and search agree on odd mixtures of their own parts too."""
     if is_placeholder(text):
-        assert may_hold_placeholder(orjson.dumps([text]))
+        assert search_placeholder(orjson.dumps([text]))

@@ -17,19 +17,21 @@ from pokayoke.core.check.placeholders import (
     is_placeholder,
     is_unseen,
     may_hold_lost_backslash,
-    may_hold_placeholder,
+    may_hold_markup,
     may_hold_unseen,
+    search_placeholder,
     split_words,
 )
 from pokayoke.core.json.pointer import Path
 from pokayoke.core.json.strict import may_hold_whole_double
-from pokayoke.core.json.values import equal_json, is_array
+from pokayoke.core.json.values import equal_json, is_array, is_object, properties_of
 from pokayoke.core.schema.facts import SchemaFacts, facts_at, walk_facts
 from pokayoke.core.schema.schema import Schema
 
 StandIn = Literal["lost_backslash", "leaked_markup", "placeholder", "unseen_text"]
 """A kind of text that stands for no value; also the code of its finding."""
-_BACKSLASH, _POINT, _PLUS = map(ord, "\\.+")
+_BACKSLASH, _LESS, _PLUS = map(ord, "\\<+")
+_WHOLE = b".0"
 _PATHS, _IDS = frozenset(("path", "paths")), frozenset(("id", "ids"))
 
 
@@ -64,7 +66,7 @@ class ArgumentChecks:
         """Find what a schema can hold."""
         self._schema, self._guarded, self._literal = schema, frozenset(guarded), frozenset(literal)
         self._has_integers = any(map(_names_integer, schema.nodes))
-        self._has_required_text = any(node.get("required") for node in schema.nodes)
+        self._has_required_text = any(map(_requires_text, schema.nodes))
         self._may_hold_placeholder = bool(guarded) or any(
             self._has_form(node) or any(_is_form_name(name) for name in node.get("properties", ()))
             for node in schema.nodes
@@ -82,12 +84,15 @@ class ArgumentChecks:
             dumped: their compact dump.
         """
         # The single signs are searched here: a call of a function costs more than each of them.
-        has_escape, is_ascii = _BACKSLASH in dumped, dumped.isascii()
+        has_escape = _BACKSLASH in dumped
         return (
-            (self._may_hold_placeholder and may_hold_placeholder(dumped))
+            (
+                self._may_hold_placeholder
+                and (search_placeholder(dumped) is not None or (_LESS in dumped and may_hold_markup(dumped)))
+            )
             or (has_escape and may_hold_lost_backslash(dumped))
-            or ((has_escape or not is_ascii) and self._has_required_text and may_hold_unseen(dumped))
-            or (self._has_integers and (_POINT in dumped or _PLUS in dumped) and may_hold_whole_double(dumped))
+            or (self._has_required_text and (has_escape or not dumped.isascii()) and may_hold_unseen(dumped))
+            or (self._has_integers and (dumped.find(_WHOLE) >= 0 or _PLUS in dumped) and may_hold_whole_double(dumped))
             or (self.is_open and self._has_undeclared_names(value))
         )
 
@@ -164,6 +169,16 @@ def _is_named_in_schema(facts: SchemaFacts, text: str) -> bool:
         examples = node.get("examples")
         listed.extend(examples if is_array(examples) else ())
     return "regex" in facts.formats or any(equal_json(text, item) for item in listed)
+
+
+def _requires_text(node: dict[str, Any]) -> bool:
+    """Return whether a subschema requires a property that may be a text, as far as its own `type` tells."""
+    required = node.get("required")
+    fields = properties_of(node)
+    types = [fields.get(name) for name in (required if is_array(required) else ())]
+    return any(
+        not is_object(one) or one.get("type", "string") == "string" or is_array(one.get("type")) for one in types
+    )
 
 
 def _names_integer(node: dict[str, Any]) -> bool:

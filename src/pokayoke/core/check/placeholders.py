@@ -59,7 +59,6 @@ _NOUNS = frozenset(
     )
 )
 _MARKUP = r"<(?:\||｜|[A-Za-z_]{1,40}\|>|/?(?:tool_call|function_call|arg_key|arg_value|parameter|function|invoke)\b)"
-_LESS = ord("<")
 # The beginnings of invisible characters and of white space, and escapes of controls. Wider than needed: the text
 # itself is looked at afterwards.
 _UNSEEN_JSON = (
@@ -69,11 +68,13 @@ _UNSEEN_JSON = (
 _BRAILLE_BLANK = "\u2800"
 
 
-def may_hold_placeholder(dumped: bytes) -> bool:
-    """Return False if a compact dump certainly has no placeholder and no markup of a call."""
-    return _PREFILTER.search(dumped) is not None or (
-        _LESS in dumped and compile_pattern(_MARKUP.encode()).search(dumped) is not None
-    )
+search_placeholder = _PREFILTER.search
+"""Finds what may be a placeholder in a compact dump; None if there certainly is none."""
+
+
+def may_hold_markup(dumped: bytes) -> bool:
+    """Return False if a compact dump certainly has no markup of a call."""
+    return compile_pattern(_MARKUP.encode()).search(dumped) is not None
 
 
 def may_hold_lost_backslash(dumped: bytes) -> bool:
