@@ -44,6 +44,7 @@ class Job:
         store: the guard's store; None for memory.
         run_id: the framework's own id of the conversation (thread, session), if it has one.
         tools: names of the tools to offer; None for all.
+        declares: False for the five lines of a guide, and nothing declared.
         blocking: True to give a framework synchronous functions in an asynchronous mode, too.
     """
 
@@ -57,6 +58,7 @@ class Job:
     store: str | None = None
     run_id: str | None = None
     tools: tuple[str, ...] | None = None
+    declares: bool = True
     blocking: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -70,6 +72,8 @@ class Job:
     @property
     def declared(self) -> dict[str, Any]:
         """What a user declares of them: `contracts(tools, **job.declared)`."""
+        if not self.declares:
+            return {}
         names = {one.__name__ for one in self.functions}
         return {
             "reads": tuple(name for name in READS if name in names),

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from framework_shop import Shop
+from framework_shop import PAGE, Shop
 from job import Job
 from model_server import STREAMS, ModelServer, Turn
 from runner import load
@@ -211,6 +211,33 @@ def test_an_unknown_effect_is_said_beside_the_last_word(play, mode):
     assert seen.text.split() == f"Done. {UNKNOWN_EFFECT}".split()
 
 
+# -- five lines, and nothing declared ------------------------------------------------------------------
+
+
+class CrmShop(Shop):
+    """A shop beside a customer system that is down: it answers each question with a page."""
+
+    def functions(self, names=None):
+        """The tool of the customer system, and the refund."""
+
+        def crm(customer: str) -> dict:
+            """Look a customer up."""
+            self.note("crm", customer=customer)
+            return PAGE
+
+        return [crm, *super().functions(("refund",))]
+
+
+@modes
+def test_a_page_is_never_data_and_no_write_is_built_on_it(play, mode):
+    """The page does not reach the model and the refund does not run, though nobody has declared anything."""
+    asked = calls(("call_0", "crm", '{"customer": "C-1"}'))
+    seen = play(asked, calls(REFUND), Turn("Done."), shop=CrmShop, mode=mode, declares=False)
+    assert [one["tool"] for one in seen.happened] == ["crm"]
+    assert "502 Bad Gateway" not in json.dumps(seen.bodies)
+    assert seen.text != "Done."
+
+
 # -- what the provider counts ------------------------------------------------------------------------
 
 
@@ -236,7 +263,7 @@ def test_a_restart_under_the_same_id_repeats_no_write(play, store):
 CHILD = """
     import os, signal, sys
     sys.path[:0] = {paths!r}
-    from framework_shop import Shop
+    from framework_shop import PAGE, Shop
     from job import Job
     from runner import load
 

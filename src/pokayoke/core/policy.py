@@ -47,8 +47,9 @@ class ToolOutputPolicy(_Options, frozen=True, kw_only=True):
     """Longest output, in characters (a limit of four times as many bytes applies first)."""
     require_content_type: str = "application/json"
     """Media type that a wire response must have."""
-    schema: Literal["strict", "declared"] = "strict"
-    """`strict`: a tool defined in code must declare its output; `declared`: it need not."""
+    schema: Literal["strict", "declared"] | None = None
+    """`strict`: every tool must declare its output; `declared`: none need to; not set: those that `@pokayoke.tool` or
+    `Contract.from_model` made of code."""
 
 
 class ValidationPolicy(_Options, frozen=True, kw_only=True):

@@ -1,9 +1,18 @@
 """Contracts from the tools of a framework."""
 
+import functools
+from typing import Any
+
 import pytest
 
 import pokayoke
-from pokayoke.adapters._host.contracts import ToolDescription, build_contracts, contracts_builder, require_contract
+from pokayoke.adapters._host.contracts import (
+    ToolDescription,
+    annotated_output,
+    build_contracts,
+    contracts_builder,
+    require_contract,
+)
 from pokayoke.errors import UsageError
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -76,3 +85,60 @@ def test_a_tool_needs_a_contract_of_its_very_name():
     for name in ("putIt", "get"):
         with pytest.raises(UsageError, match=f"{name} has no contract: hand it over"):
             require_contract(guard, name, "hand it over")
+
+
+class Opaque:
+    """A type that no JSON has."""
+
+
+Steering = type("Command", (), {"__module__": "langgraph.types"})
+
+
+@pytest.mark.parametrize(
+    ("returned", "promised"),
+    [
+        (str, "text"),
+        (int, {"type": "integer"}),
+        (dict, {"type": "object", "additionalProperties": True}),
+        (list[str], {"type": "array", "items": {"type": "string"}}),
+        ("dict[str, int]", {"type": "object", "additionalProperties": {"type": "integer"}}),
+        ("OnlyForTypeCheckers", None),
+        ("1 +", None),
+        (Any, None),
+        (object, None),
+        (Opaque, None),
+        (Steering, None),
+        (Steering | str, None),
+    ],
+)
+def test_a_return_annotation_is_the_output_contract(returned, promised):
+    """It is read as `@pokayoke.tool` reads it; one that says nothing about data promises nothing, and is no error."""
+
+    def work(unknown: "AlsoForTypeCheckers") -> None:  # noqa: F821 - what only a type checker knows
+        """Do it."""
+
+    async def awaited():
+        """Do it later."""
+
+    for function in (work, awaited):
+        function.__annotations__["return"] = returned
+        assert annotated_output(function) == annotated_output(functools.partial(function)) == promised
+    wrapped = functools.wraps(work)(lambda: None)
+    assert annotated_output(wrapped) == promised
+
+
+def test_no_function_promises_nothing():
+    """Neither does one without an annotation, a generator, or what is no Python function."""
+
+    def items() -> list[int]:
+        yield 1
+
+    assert [annotated_output(one) for one in (None, "x", lambda: 1, items, dict, len)] == [None] * 6
+
+
+def test_what_the_host_declares_takes_the_place_of_the_annotation():
+    """A field of the contract is the programmer's own word."""
+    described = ToolDescription("get", "Get.", KEY, output="text")
+    assert build_contracts([described])[0].text_output
+    fields = {"get": {"output_schema": {"type": "object"}}}
+    assert build_contracts([described], fields=fields)[0].output_schema == {"type": "object"}

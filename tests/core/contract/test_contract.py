@@ -76,8 +76,10 @@ def test_documents_for_references_are_handed_in():
 
 
 def test_a_tool_defined_in_code_must_promise_something():
-    """Strict mode refuses exactly the code-defined tools without an output contract, and names the fix."""
+    """Of a silent policy it is the tools in code that need an output contract, of a strict one all; the fix is named."""
     silent = made(defined_in_code=True)
+    with pytest.raises(ContractError, match=r"pay@1.*output_schema"):
+        require_output_contract([made()], ToolOutputPolicy(schema="strict"))
     require_output_contract([made(), made(defined_in_code=True, output_schema="text")], ToolOutputPolicy())
     require_output_contract([silent], ToolOutputPolicy(schema="declared"))
     with pytest.raises(ContractError, match=r"pay@1.*output="):

@@ -205,6 +205,30 @@ def test_binary_blocks_pass_unread(raw, value, content, output):
     assert checked.content
 
 
+BARE = {list: {"type": "array", "items": {}}, dict: {"type": "object", "additionalProperties": True}}
+ROWS = {"type": "array", "items": BARE[dict]}
+CAPTION = {"type": "text", "text": "a cat"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "schema", "value", "content"),
+    [
+        ([CAPTION, IMAGE], BARE[list], [CAPTION], (IMAGE,)),
+        ([CAPTION, IMAGE], ROWS, [CAPTION], (IMAGE,)),
+        ({"content": [CAPTION, IMAGE]}, BARE[list], [CAPTION], (IMAGE,)),
+        (IMAGE, BARE[dict], IMAGE, ()),
+        ([IMAGE], BARE[dict], {}, (IMAGE,)),
+        ([CAPTION], BARE[list], [CAPTION], ()),
+        ([IMAGE], {"type": "array"}, [IMAGE], ()),
+    ],
+)
+def test_a_bare_list_or_dict_may_hold_media(raw, schema, value, content):
+    """Its schema does not say what is in it, so blocks with a picture are media beside data; another schema does."""
+    checked = judge(raw, schema)
+    assert checked.ok
+    assert (checked.value, checked.content) == (value, content)
+
+
 @pytest.mark.parametrize("raw", [b"\x89PNG\xff", gzip.compress(b"text", mtime=0), bytearray("text".encode("utf-16"))])
 def test_bytes_that_are_no_text_keep_no_promise_of_text(raw):
     """Bytes without a media type are text where text is promised, or a finding; where nothing is, they pass unread."""

@@ -70,6 +70,8 @@ def provider(job: Job) -> dict:
 
 def contracts(job: Job) -> list[pokayoke.Contract]:
     """The contracts of the tools."""
+    if not job.declares:
+        return [pokayoke.tool(one) for one in job.functions]
     declared = job.declared
     return [
         pokayoke.Contract.from_schema(

@@ -66,6 +66,8 @@ def _schema(function) -> dict:
 
 def contracts(job: Job) -> list[pokayoke.Contract]:
     """The contracts of the tools."""
+    if not job.declares:
+        return [pokayoke.tool(one) for one in job.functions]
     declared = job.declared
     return [
         pokayoke.Contract.from_schema(

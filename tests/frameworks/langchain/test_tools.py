@@ -111,7 +111,7 @@ def test_bytes_of_a_picture_are_shown_and_other_bytes_are_not():
     """LangChain would write either as the text that Python shows of it."""
 
     @tool
-    def shoot(order: str) -> list:
+    def shoot(order: str) -> object:
         """Take a photo."""
         return pokayoke.Raw(b"hi", "image/png") if order == "A1" else b"\x89\x00"
 

@@ -10,7 +10,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from pokayoke.core.policy import Policy, TracePolicy
+from pokayoke.core.policy import Policy, ToolOutputPolicy, TracePolicy, ValidationPolicy
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.config import config as config_module
 from pokayoke.runtime.config.config import SCHEMA_FILE, PolicyFile, load_policy
@@ -42,9 +42,10 @@ class TestLoad:
         assert load_policy() == load_policy(None) == load_policy({}) == Policy()
 
     def test_the_safe_default_written_out_is_the_default(self, path):
-        """The safe default, written out in a file, changes nothing."""
+        """The safe default, written out in a file, changes nothing but that it demands every output contract."""
         path.write_text(SAFE_DEFAULT)
-        assert load_policy(path) == load_policy(str(path)) == Policy()
+        strict = ValidationPolicy(tool_output=ToolOutputPolicy(schema="strict"))
+        assert load_policy(path) == load_policy(str(path)) == Policy(validation=strict)
 
     def test_a_mapping_and_a_file_say_the_same(self, path):
         """The same keys in a mapping and in a file give equal policies."""

@@ -170,15 +170,15 @@ def test_bare_decoration_is_a_write():
         (dt.time, {"type": "string", "pattern": r"^\d\d:\d\d", "examples": ["09:30:00"]}),
         (Any, None),
         (object, None),
-        (dict, None),
-        (dict[str, Any], None),
-        (Mapping[str, Any], None),
-        (list, None),
-        (list[Any], None),
+        (dict, {"type": "object", "additionalProperties": True}),
+        (dict[str, Any], {"type": "object", "additionalProperties": True}),
+        (Mapping[str, Any], {"type": "object", "additionalProperties": True}),
+        (list, {"type": "array", "items": {}}),
+        (list[Any], {"type": "array", "items": {}}),
     ],
 )  # fmt: skip
 def test_the_return_annotation_is_the_output_contract(annotation, expected):
-    """A type that promises something becomes a schema, str becomes text, an open one promises nothing."""
+    """A type becomes a schema, a bare dict or list a weak one, str becomes text; Any and object promise nothing."""
 
     def work():
         """Do it."""

@@ -1,19 +1,27 @@
 """Contracts from the tools of a framework.
 
 In: the framework's tools, each as a `ToolDescription`. Out: one contract per tool. Never: a tool taken for a read
-that the programmer did not declare one.
+that the programmer did not declare one, or an output contract that nobody has written down.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol, get_args, get_type_hints
 
 from pokayoke.core.call import Effect, Finding
-from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.contract import Contract, OutputSchema
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.errors import UsageError
 from pokayoke.runtime.guard.guard import Guard
+
+_FRAMEWORKS = frozenset({
+    "agent_framework", "agents", "autogen_agentchat", "autogen_core", "autogen_ext", "crewai", "fastmcp", "google",
+    "langchain", "langchain_core", "langgraph", "mcp", "mcp_types", "openai", "pydantic_ai",
+})  # fmt: skip
+"""Packages whose types say how a framework goes on, and not what a tool returns."""
 
 
 class ToolDescription(NamedTuple):
@@ -25,6 +33,7 @@ class ToolDescription(NamedTuple):
         schema: the JSON Schema of its arguments, as the model reads it.
         timeout: its deadline in seconds, or None.
         only_if_named: True for a tool that has a contract only if the programmer names it.
+        output: what it promises to return; None if nothing does, see `annotated_output`.
     """
 
     name: str
@@ -32,6 +41,7 @@ class ToolDescription(NamedTuple):
     schema: Mapping[str, Any]
     timeout: float | None = None
     only_if_named: bool = False
+    output: OutputSchema = None
 
 
 class BuildContracts(Protocol):
@@ -47,7 +57,8 @@ class BuildContracts(Protocol):
     ) -> list[Contract]:
         """Build the contracts of an agent's tools.
 
-        A tool that is not declared is a write, and its output is unchecked. A schema that names its properties and
+        A tool that is not declared is a write. Its output is held to the return annotation of its function, `dict` and
+        `list` included; without one it is an unchecked text. A schema that names its properties and
         does not say whether there may be others is closed; `"additionalProperties": true` keeps it open.
 
         Args:
@@ -114,13 +125,44 @@ def build_contracts(
     made: list[Contract] = []
     for one in known:
         effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else "write"
-        given: dict[str, Any] = {"description": one.description, "effect": effect}
+        given: dict[str, Any] = {"description": one.description, "effect": effect, "output_schema": one.output}
         if one.timeout is not None:
             given["timeout"] = one.timeout
         given.update(more.get(one.name, {}))
         given["no_effect_errors"] = (*given.get("no_effect_errors", ()), *no_effect_errors)
         made.append(Contract.from_schema(one.name, _close_schema(one.schema), **given))
     return made
+
+
+def annotated_output(function: Any) -> OutputSchema:
+    """Return what a function's return annotation promises, as `@pokayoke.tool` reads it.
+
+    Args:
+        function: the function behind a framework's tool, if there is one.
+
+    Returns:
+        A schema, or "text" for `str`. None if there is no annotation, or it says nothing about data: it cannot be
+        resolved, no JSON has that type, or it is one of a framework's own.
+    """
+    written = inspect.unwrap(function) if callable(function) else None
+    written = getattr(written, "func", written)  # of a partial
+    if written is None or inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
+        return None
+    from pokayoke.core.contract.python_types import output_schema_of  # noqa: PLC0415 - it needs pydantic
+
+    said = {name: hint for name, hint in getattr(written, "__annotations__", {}).items() if name == "return"}
+    try:
+        hints = get_type_hints(SimpleNamespace(__annotations__=said), written.__globals__, include_extras=True)
+        kind = hints.get("return", Any)
+        return None if _is_framework_type(kind) else output_schema_of(kind, "the output")
+    except Exception:  # noqa: BLE001 - no JSON has this type, or it is a text: code, perhaps for a type checker only
+        return None
+
+
+def _is_framework_type(kind: Any) -> bool:
+    """Return whether a type, or one of those that it is made of, is a framework's own."""
+    module = str(getattr(kind, "__module__", ""))
+    return module.partition(".")[0] in _FRAMEWORKS or any(map(_is_framework_type, get_args(kind)))
 
 
 def require_contract(

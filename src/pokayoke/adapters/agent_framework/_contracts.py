@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_framework import FunctionTool, UserInputRequiredException, normalize_tools
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 
 
 class ToolNotStartedError(Exception):
@@ -22,7 +22,8 @@ def _describe_tools(tools: Any) -> Iterator[ToolDescription]:
     for tool in normalize_tools(tools):
         for one in [tool] if isinstance(tool, FunctionTool) else getattr(tool, "functions", ()):
             if isinstance(one, FunctionTool):
-                yield ToolDescription(one.name, one.description, one.parameters())
+                output = annotated_output(one.func)
+                yield ToolDescription(one.name, one.description, one.parameters(), output=output)
 
 
 contracts = contracts_builder(_describe_tools, no_effect_errors=(ToolNotStartedError, UserInputRequiredException))

@@ -11,14 +11,16 @@ from typing import Any
 
 from autogen_core.tools import BaseTool, FunctionTool
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 
 
 def _describe_tools(tools: Iterable[Any]) -> Iterator[ToolDescription]:
     for one in tools:
-        schema = one if isinstance(one, Mapping) else as_tool(one).schema
+        tool = one if isinstance(one, Mapping) else as_tool(one)
+        schema = tool if isinstance(tool, Mapping) else tool.schema
         parameters = dict(schema.get("parameters") or {"type": "object"})
-        yield ToolDescription(schema["name"], schema.get("description", ""), parameters)
+        output = annotated_output(getattr(tool, "_func", None))
+        yield ToolDescription(schema["name"], schema.get("description", ""), parameters, output=output)
 
 
 contracts = contracts_builder(_describe_tools)

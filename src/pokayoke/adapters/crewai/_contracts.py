@@ -11,7 +11,7 @@ from typing import Any
 
 from crewai.utilities.string_utils import sanitize_tool_name
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 
 
 class ToolNotStartedError(Exception):
@@ -25,7 +25,13 @@ def crewai_name(name: str) -> str:
 
 def _describe_tools(tools: Iterable[Any]) -> list[ToolDescription]:
     return [
-        ToolDescription(crewai_name(one.name), one.description, one.args_schema.model_json_schema()) for one in tools
+        ToolDescription(
+            crewai_name(one.name),
+            one.description,
+            one.args_schema.model_json_schema(),
+            output=annotated_output(getattr(one, "func", None) or type(one)._run),  # noqa: SLF001 - what a class of tools has
+        )
+        for one in tools
     ]
 
 

@@ -13,7 +13,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 from pokayoke.errors import UsageError
 
 # The modules of ADK's tools that steer ADK itself; every other tool of ADK's reaches something outside.
@@ -38,7 +38,9 @@ def _describe_tools(tools: Iterable[Any]) -> Iterator[ToolDescription]:
     """Describe the tools of `LlmAgent(tools=...)`; of a toolset, the result of its `get_tools_with_prefix()`."""
     for tool in map(_as_tool, tools):
         steers = is_framework_tool(tool)
-        yield ToolDescription(tool.name, tool.description or "", _declared_schema(tool), only_if_named=steers)
+        output = annotated_output(getattr(tool, "func", None))
+        schema = _declared_schema(tool)
+        yield ToolDescription(tool.name, tool.description or "", schema, only_if_named=steers, output=output)
 
 
 contracts = contracts_builder(_describe_tools)

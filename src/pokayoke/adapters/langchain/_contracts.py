@@ -14,7 +14,7 @@ from langchain_core.tools import tool as as_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 from pokayoke.errors import ToolError
 
 
@@ -48,8 +48,16 @@ def _describe_tools(tools: Iterable[Any]) -> list[ToolDescription]:
     described: list[ToolDescription] = []
     for made in (as_langchain_tool(tool) for tool in tools if not isinstance(tool, dict)):
         shown = convert_to_openai_tool(made).get("function", {})
-        described.append(ToolDescription(made.name, made.description, shown.get("parameters", {"type": "object"})))
+        schema = shown.get("parameters", {"type": "object"})
+        described.append(ToolDescription(made.name, made.description, schema, output=_output_of(made)))
     return described
+
+
+def _output_of(tool: Any) -> Any:
+    """Return what a tool promises; one that returns an artifact beside its content promises nothing of the latter."""
+    if tool.response_format != "content":
+        return None
+    return annotated_output(getattr(tool, "func", None) or getattr(tool, "coroutine", None) or type(tool)._run)  # noqa: SLF001 - what a class of tools has
 
 
 contracts = contracts_builder(_describe_tools, no_effect_errors=(*CONTROL_EXCEPTIONS, ArgumentsRejected))

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents import FunctionTool
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 from pokayoke.errors import UsageError
 
 
@@ -28,7 +28,8 @@ def _describe_tools(tools: Iterable[Any]) -> list[ToolDescription]:
     for tool in tools:
         if isinstance(tool, FunctionTool):
             name, schema = tool.qualified_name, without_strict_mode(_schema_of(tool))
-            found = ToolDescription(name, tool.description, schema, tool.timeout_seconds)
+            output = annotated_output(getattr(tool, "__wrapped__", None))
+            found = ToolDescription(name, tool.description, schema, tool.timeout_seconds, output=output)
             if known.setdefault(name, found) != found:
                 raise UsageError(f"two tools are called {name}, and they differ: give one another name_override")
     return [*known.values()]

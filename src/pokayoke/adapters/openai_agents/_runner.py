@@ -24,6 +24,7 @@ from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider
 from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run
 from pokayoke.adapters.openai_agents._tools import ObservedMCPServer, final_output_behavior, guard_tool
 from pokayoke.core.messages.messages import text_of
+from pokayoke.core.output.content_blocks import may_be_media
 from pokayoke.errors import UsageError
 from pokayoke.runtime.guard.guard import Guard
 
@@ -147,7 +148,8 @@ class GuardedRunner:
         plan = require_contract(self.guard, name)
         if inner is not None and getattr(type(inner), "guarded_by", None) is None and _can_act(inner):
             raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
-        return guard_tool(tool, asks=plan.asks, typed=plan.contract.output is not None)
+        output = plan.contract.output
+        return guard_tool(tool, asks=plan.asks, typed=output is not None and not may_be_media(output.raw))
 
     def _guard_handoff(self, one: Any, done: dict[int, Any]) -> Any:
         if not isinstance(one, Handoff):

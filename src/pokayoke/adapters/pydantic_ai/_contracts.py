@@ -14,7 +14,7 @@ from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from pydantic_ai.usage import RunUsage
 
-from pokayoke.adapters._host.contracts import ToolDescription, contracts_builder
+from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 from pokayoke.errors import UsageError
 
 
@@ -36,27 +36,29 @@ async def definitions(*toolsets: Any, deps: Any = None) -> list[ToolDefinition]:
 def _describe_tools(tools: Iterable[Any]) -> Iterator[ToolDescription]:
     """Describe functions, `Tool` objects, function toolsets, agents, and what `definitions` returns."""
     for given in tools:
-        for tool in _tool_definitions(given):
-            yield ToolDescription(tool.name, tool.description or "", tool.parameters_json_schema)
+        for tool, function in _tool_definitions(given):
+            output = annotated_output(function)
+            yield ToolDescription(tool.name, tool.description or "", tool.parameters_json_schema, output=output)
 
 
 contracts = contracts_builder(_describe_tools)
 
 
-def _tool_definitions(given: Any) -> Iterator[ToolDefinition]:
+def _tool_definitions(given: Any) -> Iterator[tuple[ToolDefinition, Any]]:
+    """Yield each definition, and the function behind it if there is one here."""
     if isinstance(given, ToolDefinition):
-        yield given
+        yield given, None
     elif isinstance(given, Tool):
-        yield given.tool_def
+        yield given.tool_def, given.function
     elif isinstance(given, FunctionToolset):
         for tool in given.tools.values():
-            yield tool.tool_def
+            yield tool.tool_def, tool.function
     elif isinstance(given, AbstractToolset):
         raise UsageError(f"{given.label} has to be asked for its tools: contracts(await definitions(toolset))")
     elif isinstance(toolsets := getattr(given, "toolsets", None), Sequence):
         for toolset in toolsets:
             yield from _tool_definitions(toolset)
     elif callable(given):
-        yield Tool(given).tool_def
+        yield Tool(given).tool_def, given
     else:
         raise UsageError(f"{given!r} is no tool: give functions, Tool objects, toolsets or an agent")

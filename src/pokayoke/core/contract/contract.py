@@ -153,7 +153,7 @@ class Contract:
     schemas: Mapping[str, Any] | None = None
     """Documents that `$ref` may reach, by absolute URI."""
     defined_in_code: bool = False
-    """True if it is defined in the operator's code (then strict mode demands an output contract)."""
+    """True if it is defined in the operator's code (then only `schema: declared` spares it an output contract)."""
 
     input: Schema = field(init=False, repr=False)
     """The compiled schema of the arguments that the model may send (without the `key_argument`)."""
@@ -360,17 +360,18 @@ FIELDS: frozenset[str] = frozenset(name for name, described in Contract.__datacl
 
 
 def require_output_contract(contracts: Iterable[Contract], policy: ToolOutputPolicy) -> None:
-    """Refuse tools defined in code that promise nothing about their output, if policy is strict.
+    """Refuse tools that promise nothing about their output: all if policy is strict, those in code if it is silent.
 
     Raises:
         ContractError: names the tools and the fix.
     """
-    if policy.schema != "strict":
+    if policy.schema == "declared":
         return
-    promiseless = [contract.id for contract in contracts if contract.defined_in_code and contract.unchecked]
+    strict = policy.schema == "strict"
+    promiseless = [contract.id for contract in contracts if contract.unchecked and (strict or contract.defined_in_code)]
     if promiseless:
         raise ContractError(
-            f'no output contract: {", ".join(promiseless)}. Declare output= (a schema, a type, or "text" for '
-            "free text), annotate the return type with more than dict, list or object, or set "
+            f"no output contract: {', '.join(promiseless)}. Annotate what the function returns, declare it (output= of "
+            '@tool, output_schema elsewhere: a schema, or "text" for free text), or set '
             "validation.tool_output.schema to declared."
         )

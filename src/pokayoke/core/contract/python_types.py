@@ -53,14 +53,12 @@ def output_schema_of(kind: Any, where: str) -> dict[str, Any] | Literal["text"] 
     """Return the schema of the serialised values of a return type.
 
     Returns:
-        `"text"` for `str`; None for types that promise nothing: Any, object, dict, dict[str, Any],
-        list, list[Any].
+        `"text"` for `str`; None for types that promise nothing: Any and object. A bare `dict` or `list` promises an
+        object or an array, whatever is in it.
     """
     if kind is str:
         return "text"
-    if kind in (inspect.Signature.empty, Any, object, dict, list, Mapping):
-        return None
-    if get_origin(kind) in (dict, list, Mapping) and get_args(kind)[-1] in (Any, object):
+    if kind in (inspect.Signature.empty, Any, object):
         return None
     return _json_schema(build_type_adapter(kind, where), "serialization", where)
 

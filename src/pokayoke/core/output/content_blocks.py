@@ -35,6 +35,13 @@ _REFERENCE_TYPES = frozenset({"image", "audio", "video", "file"})
 # Sources of Anthropic's documents other than text.
 _DOCUMENT_SOURCES = frozenset({"base64", "url", "file"})
 
+# Schemas of a bare `list`, `list[dict]` and `dict`, which do not say what is in them: it may be media.
+_OPEN_SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"type": "array", "items": {}},
+    {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+    {"type": "object", "additionalProperties": True},
+)
+
 _Get = Callable[[str], Any]
 
 
@@ -64,6 +71,7 @@ def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> ContentB
 
     In such a result `content` is a list of typed blocks, and every field is known to MCP. Bare blocks (one, or a
     list of only blocks) count only without a schema of the output: with one, `[{"type": "image", ...}]` may be data.
+    A list with media counts under the schema of a bare `list` or `dict`, too.
 
     Args:
         raw: the tool's result.
@@ -74,13 +82,29 @@ def as_blocks(raw: Any, schema: dict[str, Any] | bool | None = None) -> ContentB
             return _read_result(raw.get, raw["content"]) if _are_blocks(raw["content"], empty=len(raw) > 1) else None
         return _split_blocks([raw]) if schema is None and _is_block(raw) and raw["type"] != "text" else None
     if is_array(raw):
-        return _split_blocks(raw) if schema is None and _are_blocks(raw) else None
+        if not may_be_media(schema) or not _are_blocks(raw):
+            return None
+        blocks = _split_blocks(raw)
+        return blocks if schema is None or blocks.content else None
     content = getattr(raw, "content", None)
     if not _are_blocks(content, empty=True):
         return None
     if not any(hasattr(raw, name) for name in ("isError", "is_error", "structuredContent", "structured_content")):
         return None
     return _read_result(_field_getter(raw), content)
+
+
+def may_be_media(schema: dict[str, Any] | bool | None) -> bool:
+    """Return whether an output schema leaves open if what looks like media is data: so does that of a bare `list`."""
+    return schema is None or schema in _OPEN_SCHEMAS
+
+
+def data_beside_media(blocks: ContentBlocks, schema: dict[str, Any] | bool) -> Any:
+    """Return the value of a result with media, as the schema of a bare `list` or `dict` wants it; else None."""
+    if schema not in _OPEN_SCHEMAS or not blocks.content:
+        return None
+    texts = [{"type": "text", "text": text} for text in blocks.texts]
+    return texts if schema in _OPEN_SCHEMAS[:2] else None if texts else {}
 
 
 def _field_getter(holder: Any) -> _Get:

@@ -16,7 +16,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.dump import dump_exact_size
 from pokayoke.core.json.serialise import serialise, too_large_finding
 from pokayoke.core.json.strict import StrictError, parse
-from pokayoke.core.output.content_blocks import ContentBlocks, as_blocks
+from pokayoke.core.output.content_blocks import ContentBlocks, as_blocks, data_beside_media
 from pokayoke.core.output.envelope import failure_text
 from pokayoke.core.output.html_pages import is_page
 from pokayoke.core.output.transport import (
@@ -216,8 +216,11 @@ def _receive_blocks(blocks: ContentBlocks, contract: Contract, limit: int) -> Re
         if blocks.texts:
             return _receive_text(blocks.text, contract, limit, blocks.content)
         return ReceivedOutput(content=blocks.content) if blocks.content else _serialise_object(blocks.structured, limit)
-    if blocks.structured is not None:
-        return _serialise_object(blocks.structured, limit, blocks.content)
+    structured = blocks.structured
+    if structured is None:
+        structured = data_beside_media(blocks, contract.output.raw)
+    if structured is not None:
+        return _serialise_object(structured, limit, blocks.content)
     if len(blocks.texts) == 1 or (contract.extract is not None and blocks.texts):
         return _receive_text(blocks.text, contract, limit, blocks.content)
     got = f"{len(blocks.texts)} text blocks and no structured content"
