@@ -7,6 +7,7 @@ Never: a preview, or a result that was not kept, in the place where a program ex
 from __future__ import annotations
 
 import re
+from traceback import walk_tb
 from typing import Any
 
 from fastmcp.exceptions import NotFoundError, ValidationError
@@ -67,7 +68,7 @@ class ToolInvocation(ToolSide):
         """Run the tool through FastMCP's chain."""
         message = self._context.message.model_copy(update={"name": self._name, "arguments": arguments})
         result = await _run_tool(self._call_next, self._context.copy(message=message))
-        if result is _UNSERIALISABLE:
+        if not isinstance(result, ToolResult):
             return result
         self._result = result
         return _tool_value(result)
@@ -130,15 +131,23 @@ async def _run_tool(call_next: Any, context: Any) -> Any:
             raise DirectAnswer(None, problem) from None
         raise
     except FastMCPToolError as failed:
-        cause = failed.__cause__
-        if isinstance(cause, PydanticSerializationError):
-            return _UNSERIALISABLE  # it ran, and returned a value that cannot be read
-        if cause is not None:
-            raise cause from None  # FastMCP has put its text into a message for the client
-        raise ToolError(str(failed)) from None
+        return _refused_value(failed)
     if isinstance(result, InputRequiredToolResult) or not isinstance(result, ToolResult):
         raise DirectAnswer(result)
     return result
+
+
+def _refused_value(failed: FastMCPToolError) -> Any:
+    """Return the value of a tool that ran, where it was FastMCP that refused it; raise what the tool has raised."""
+    cause = failed.__cause__
+    if cause is None:
+        raise ToolError(str(failed)) from None
+    if isinstance(cause, PydanticSerializationError):
+        return _UNSERIALISABLE
+    frame = [*walk_tb(cause.__traceback__)][-1][0]
+    if frame.f_code is ToolResult.__init__.__code__:
+        return frame.f_locals["structured_content"]
+    raise cause from None  # FastMCP has put its text into a message for the client
 
 
 def _tool_value(result: Any) -> Any:
