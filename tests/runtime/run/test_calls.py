@@ -853,12 +853,19 @@ def test_an_effect_the_ledger_could_not_record_is_in_doubt(world, driver):
     assert len(world.effects) == 1
 
 
-def test_a_durable_store_needs_a_scope(world, driver):
-    """A random run id would disable the ledger exactly when it is needed."""
+def test_a_durable_store_needs_a_scope(world, driver, caplog):
+    """A random run id would disable the ledger exactly when it is needed: a warning names the way out, and a log line."""
     store = MemoryStore()
     store.durable = True
     guard = world.guard(store=store)
-    assert codes(driver.call(guard.run(), call())) == ["no_scope"]
+    with pytest.warns(
+        UserWarning, match=r"order is a write on a durable store, .* Pass one, such as guard\.run\("
+    ) as warned:
+        run = guard.run()
+    assert warned[0].filename == __file__
+    outcome = driver.call(run, call())
+    assert codes(outcome) == ["no_scope"]
+    assert caplog.messages == [f"no_scope: {outcome.findings[0].message}"]
     assert world.effects == []
     for options in ({"run_id": "r"}, {"session": "s"}, {"tenant": "t"}):
         assert driver.call(guard.run(**options), call()).ok

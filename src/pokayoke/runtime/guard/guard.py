@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from pokayoke.core.flow.questions import apply_approved_review
 from pokayoke.core.gate.rules import Principal, as_principal
 from pokayoke.core.host_input import as_history, as_text_id, check_hooks
 from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.ledger.findings import no_scope_finding
 from pokayoke.core.output.last_known_good import LastKnownGood
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.invalid_output_spike import Alert
@@ -179,6 +181,10 @@ class Guard:
         )
         if history is not None:
             opened.seen.set_history(history, opened.state.turn, is_exact=False)
+        if self.store.durable and not (run_id or session or tenant):
+            writes = [one.name for one in self.tools if one.effect != "read" and opened.scope(one) is None]
+            if writes:
+                warnings.warn(no_scope_finding(clip(", ".join(writes), 80)).message, stacklevel=2)
         if prompt is not None:
             opened.user(prompt)
         return opened

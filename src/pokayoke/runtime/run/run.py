@@ -41,6 +41,7 @@ from pokayoke.runtime.memory.seen_answers import SeenAnswers
 from pokayoke.runtime.run.batch import arun_batch, run_batch
 from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
+from pokayoke.runtime.trace.log import log_problem
 from pokayoke.runtime.trace.ring import EventRing
 
 if TYPE_CHECKING:
@@ -493,6 +494,8 @@ class Run:
         self.progress.matters.record_outcome(outcome, call, writes=writes)
         self.progress.written.record_outcome(outcome, call)
         self.seen.hand_out(outcome, env.caller)
+        if outcome.status == "refused" and outcome.findings and outcome.findings[0].blame == "host":
+            log_problem(outcome.findings[0].code, outcome.findings[0].message)
         return outcome
 
     def _build_ticket(self, env: CallEnvironment, call: ToolCall, admitted: AdmittedCall | Outcome) -> Ticket:

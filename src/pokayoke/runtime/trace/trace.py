@@ -40,6 +40,7 @@ from pokayoke.runtime.trace.line import (
     to_utf8,
     withhold_payloads,
 )
+from pokayoke.runtime.trace.log import LOGGED_EVENTS, log_event, log_problem
 from pokayoke.runtime.trace.observers import Observer, notify_observers, public_event
 from pokayoke.runtime.trace.ring import PendingEvent
 
@@ -182,6 +183,8 @@ class Trace:
         if failed or self._bytes >= _BUFFER_BYTES or not 0.0 <= now - self._since < _BUFFER_SECONDS:
             self._since = now
             self.flush()
+        if failed and event["event"] in LOGGED_EVENTS:
+            log_event(self.line_of(recorded))
         if seen is not None:
             notify_observers(self._observers, seen, self._broken, self.record)
         return recorded
@@ -215,7 +218,12 @@ class Trace:
             self._make_ready()
             lines, self._ready, self._bytes = self._ready, [], 0
             if self._file is not None and lines:
+                before = self._file.problem
                 self._file.append(lines)
+                if self._file.problem not in (None, before):  # once, and not for every line that is lost
+                    log_problem(
+                        "trace", f"{self._file.path}: {self._file.problem}. Events are lost until it is writable"
+                    )
 
     def close(self) -> None:
         """Flush and close the file. Later events only reach rings."""
