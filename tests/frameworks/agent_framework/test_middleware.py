@@ -45,7 +45,7 @@ async def test_termination_before_the_tool_leaves_the_write_undone(tools, done, 
 
 
 async def test_termination_after_the_tool_keeps_its_effect(tools, done):
-    """The write is settled: after the loop was ended, the same call is a repetition."""
+    """The write is settled: after the loop was ended, the same call of the next turn is a new effect."""
     client = Scripted([("c1", "refund", REFUND)], [("c2", "refund", REFUND)], "Done.")
     guard = pokayoke.Guard(contracts(tools))
     shared = middleware(guard)
@@ -54,7 +54,7 @@ async def test_termination_after_the_tool_keeps_its_effect(tools, done):
     await ending.run("Refund.", session=session)
     assert (len(client.asked), done) == (1, [("refund", "A1", 5)])
     await Agent(client, tools=tools, middleware=shared).run("Again.", session=session)
-    assert done == [("refund", "A1", 5)]
+    assert done == [("refund", "A1", 5)] * 2
 
 
 @pytest.mark.parametrize("after", [False, True])

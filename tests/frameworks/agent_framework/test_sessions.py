@@ -20,7 +20,7 @@ from pokayoke.adapters.agent_framework import contracts, middleware
 
 
 async def test_a_session_is_one_run_and_each_text_a_turn(tools, done):
-    """Writes are remembered over turns; a turn that lost its tools does not take them from the next."""
+    """An equal write of the next turn is a new effect; a turn that lost its tools does not take them from the next."""
     stuck = [("c", "fetch", "{}")]
     client = Scripted([("call_1", "refund", REFUND)], stuck, stuck, "Lost.", [("call_9", "refund", REFUND)], "Done.")
     agent, _ = guarded(tools, client)
@@ -31,8 +31,7 @@ async def test_a_session_is_one_run_and_each_text_a_turn(tools, done):
     assert (await agent.run("Again.", session=session)).text == "Done."
     assert client.asked[4]["tools"] == ["get_order", "refund"]
     assert client.asked[4]["instructions"] is None
-    assert done == [("refund", "A1", 5)]
-    assert "already" in client.read()[-1]
+    assert done == [("refund", "A1", 5)] * 2
 
 
 async def test_however_many_calls_wait_each_belongs_to_its_run(tools, done):

@@ -25,7 +25,7 @@ async def test_five_lines_are_enough(tools, done):
     guard = pokayoke.Guard(contracts(tools, reads=["get_order"]))
     agent = Agent(client, tools=tools, middleware=middleware(guard))
     response = await agent.run("Refund A1.")
-    assert response.text == "Done."
+    assert response.text.endswith("\n\n[Not run a second time: refund.]")
     assert done == [("refund", "A1", 5)]
     assert "already" in client.read()[-1]
 

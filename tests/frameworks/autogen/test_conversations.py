@@ -26,13 +26,13 @@ async def test_after_two_bad_rounds_the_tools_go_and_the_instruction_stays_out_o
 
 
 async def test_each_task_is_a_turn():
-    """The next task has its tools again; an equal write in the same conversation is the same effect."""
+    """The next task has its tools again; an equal write of a task that says the same is a new effect after an answer."""
     log = []
     tools = made(log)
     stuck = [asks(("invent", "{}")), asks(("invent", "{}")), "No."]
     agent = agent_of(guard_of(tools), Client(*stuck, asks(REFUND), "Done.", asks(REFUND), "Again."), tools)
     assert [await said(agent), await said(agent), await said(agent)] == ["No.", "Done.", "Again."]
-    assert log == ["A1"]
+    assert log == ["A1", "A1"]
 
 
 async def test_a_result_that_is_the_last_word_is_the_plain_value_and_a_failure_says_so():

@@ -31,7 +31,9 @@ def test_a_copy_of_a_crew_is_guarded(tools, done, kind):
     """`kickoff_for_each` copies a crew with its models: each copy is guarded, however its model is copied."""
     model = kind([("c1", "refund", REFUND)], [("c2", "refund", REFUND)], "Done.")
     llm, wrapped = guarded(guard_of(tools), model, tools)
-    assert [one.raw for one in crew_of(llm, wrapped).kickoff_for_each(inputs=[{"o": "A1"}])] == ["Done."]
+    assert [one.raw for one in crew_of(llm, wrapped).kickoff_for_each(inputs=[{"o": "A1"}])] == [
+        "Done.\n\n[Not run a second time: refund.]"
+    ]
     assert done == [("refund", "A1", 5)]
     assert type(copy.deepcopy(llm)).__name__.startswith("Guarded")
 
@@ -144,7 +146,7 @@ async def test_kickoffs_of_every_kind(tools, done):
             ended = await asyncio.to_thread(crew.agents[0].kickoff, "Refund A1.")
         else:
             ended = await getattr(crew, kind)()
-        assert ended.raw == "Done.", kind
+        assert ended.raw == "Done.\n\n[Not run a second time: refund.]", kind
         assert len(done) == number + 1, kind
         assert "already" in model.read[-1], kind
 

@@ -117,7 +117,7 @@ async def test_sessions_at_once_do_not_mix(shop):
 
     run = runner(LlmAgent(name="clerk", model=Stateless(turns=[]), tools=tools), guard)
     done = await asyncio.gather(*(say(run, session=f"s{n % 20}", user=f"u{n // 20}") for n in range(40)))
-    assert {text(events) for events in done} == {"Done."}
+    assert {text(events) for events in done} == {"Done.\n\n[Not run a second time: refund.]"}
     assert len(shop.happened()) == 40
 
 

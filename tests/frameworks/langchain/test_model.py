@@ -40,8 +40,8 @@ def test_both_nodes_of_a_plain_graph_are_guarded(shop, asynchronous):
     assert "object" in told[0]
     assert "refunded" in told[1]
     assert "cut" in told[2]
-    assert "already ran" in told[3]
-    assert ended["messages"][-1].text == "Done."
+    assert told[3].startswith("Not run again: refund already ran at ")
+    assert ended["messages"][-1].text == "Done.\n\n[Not run a second time: refund.]"
 
 
 def test_a_stuck_model_of_a_plain_graph_loses_its_tools(shop):

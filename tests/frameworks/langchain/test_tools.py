@@ -171,8 +171,8 @@ def test_what_goes_to_the_user_directly_is_not_dressed_for_a_model(direct):
 
 
 def test_a_handover_that_is_declared_as_a_read_happens_again():
-    """As a write it happens once, and the model reads that the second handover did not happen."""
-    for reads, last in ((["transfer"], "Desk."), ([], "Still here.")):
+    """As a write it happens once, and model and user read that the second handover did not happen."""
+    for reads, last in ((["transfer"], "Desk."), ([], "Still here.\n\n[Not run a second time: transfer.]")):
         agent, seen = desk_and_back(reads)
         ended = agent.invoke(GO, THREAD)
         assert ended["messages"][-1].text == last

@@ -30,7 +30,7 @@ async def test_agents_that_are_handed_over_to_are_guarded_too():
     )
     desk.handoffs = [cashier]
     result = await GuardedRunner(guard_of(tools)).run(desk, "Refund A1.", run_config=QUIET)
-    assert (result.final_output, log) == ("Done.", ["A1"])
+    assert (result.final_output, log) == ("Done.\n\n[Not run a second time: refund.]", ["A1"])
     assert result.last_agent.name == "cashier"
 
 

@@ -90,5 +90,5 @@ async def test_the_frameworks_own_tools_need_no_contract():
         return ModelResponse([call("refund", f"c{turn}", order="A1", amount=5)] if turn < 3 else [TextPart("Done.")])
 
     agent, _ = guarded([shop.find, found], FunctionScript(said))
-    assert (await agent.run("go")).output == "Done."
+    assert (await agent.run("go")).output == "Done.\n\n[Not run a second time: refund.]"
     assert shop.done == [("refund", "A1", 5)]

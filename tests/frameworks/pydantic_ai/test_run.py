@@ -81,7 +81,10 @@ async def test_runs_side_by_side_do_not_mix():
     agent, _ = guarded([shop.refund], FunctionScript(said), reads=())
     orders = [f"A{number}" for number in range(19)]
     results = await asyncio.gather(*(agent.run(order) for order in [*orders, "stuck"]))
-    assert [result.output for result in results] == [*orders, "No."]
+    assert [result.output for result in results] == [
+        *(f"{order}\n\n[Not run a second time: refund.]" for order in orders),
+        "No.",
+    ]
     assert sorted(shop.done) == sorted(("refund", order, 5) for order in orders)
 
 
@@ -156,7 +159,9 @@ def test_a_person_answers_in_another_process(nursery, tmp_path, answer, happens)
     assert nursery.run(tmp_path, "human", config=asks)[1]["output"] == ["c0"]
     assert effects(tmp_path) == []
     _, after = nursery.run(tmp_path, "human", config=asks, answers={"c0": answer}, again=True)
-    assert after["output"] == ("Done." if answer else "Done.\n\n[Not done: pay (approval_denied).]")
+    assert after["output"] == (
+        "Done.\n\n[Not run a second time: pay.]" if answer else "Done.\n\n[Not done: pay (approval_denied).]"
+    )
     assert len(effects(tmp_path)) == happens
 
 

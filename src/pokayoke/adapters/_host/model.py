@@ -29,7 +29,12 @@ class ModelSide(ABC):
     __slots__ = ("adapter_run", "shape")
 
     def begin_request(
-        self, adapter_run: AdapterRun, *, user_texts: Iterable[str] = (), known_ids: Iterable[str] = ()
+        self,
+        adapter_run: AdapterRun,
+        *,
+        user_texts: Iterable[str] = (),
+        known_ids: Iterable[str] = (),
+        history: Iterable[Any] | None = None,
     ) -> RequestShape:
         """Begin a request; returns what it has to be like.
 
@@ -37,11 +42,14 @@ class ModelSide(ABC):
             adapter_run: the run.
             user_texts: what the user has said since the last reply; each text begins a turn.
             known_ids: call ids that the history holds, perhaps from before a restart: no other call gets one.
+            history: what the request carries, in a shape that a run reads: see `Run.set_history`.
         """
         self.adapter_run = adapter_run
         adapter_run.reserve_ids(known_ids)
         for text in user_texts:
             adapter_run.run.user(text)
+        if history is not None:
+            adapter_run.run.set_history(history)
         self.shape = adapter_run.begin_request()
         return self.shape
 

@@ -135,6 +135,7 @@ class AdapterRun:
         """
         if self._final:
             return []
+        self.run.seen.begin_message()
         proof = "length" if is_cut(stop_reason) else None
         return [ToolCall(self._ids.unique_id(one.id), one.name, one.arguments, proof) for one in asked]
 

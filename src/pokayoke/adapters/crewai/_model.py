@@ -122,7 +122,7 @@ class ModelRequest(ModelSide):
         _restore_history(agent_run, messages)
         said = [_user_text(messages)] if agent_run.is_answered else []
         agent_run.is_answered = False
-        shape = self.begin_request(agent_run.adapter_run, user_texts=said)
+        shape = self.begin_request(agent_run.adapter_run, user_texts=said, history=messages)
         offered = agent_run.offered
         if offered is None or not offered.is_current(agent_run.adapter_run.run, tools or ()):
             offered = agent_run.offered = _offered_tools(agent_run.adapter_run.run, tools or [])

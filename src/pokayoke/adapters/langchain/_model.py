@@ -95,7 +95,7 @@ class ModelLoop(ModelSide):
                 run.tools_off("context_overflow")
                 return None
             messages = fitted
-        shape = self.begin_request(self.adapter_run)
+        shape = self.begin_request(self.adapter_run, history=messages)
         if shape.instruction is not None:
             # In the user's name and at the end: every provider takes it there, and the history never holds it.
             messages = [*messages, HumanMessage(shape.instruction)]

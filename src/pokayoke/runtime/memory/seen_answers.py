@@ -40,7 +40,7 @@ class SeenAnswers:
         self._places: tuple[int, defaultdict[str, list[str]]] = (0, defaultdict(list))
         self._history: Callable[[], SeenHistory] | None = None
         self._history_turn = 0
-        self._requests, self._is_exact = 0, False
+        self._messages, self._is_exact = 0, False
 
     def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
@@ -56,11 +56,15 @@ class SeenAnswers:
         """
         kept = tuple(as_history(messages))
         self._history, self._history_turn, self._is_exact = cache(lambda: read_seen_history(kept)), turn, is_exact
-        self._requests -= 1
+        self.begin_message()
+
+    def begin_message(self) -> None:
+        """Count the calls to come, until the next time, as those of one message of the model."""
+        self._messages -= 1
 
     def view_caller(self, turn: int, rounds: int, *, may_ask: bool) -> CallerView:
-        """Return what the caller of a call has seen by now. `rounds` numbers the messages where no request does."""
-        message = self._requests if self._is_exact else rounds
+        """Return what the caller of a call has seen by now. `rounds` numbers messages that nobody has begun."""
+        message = self._messages or rounds
         return CallerView(
             self,
             turn,
@@ -109,13 +113,13 @@ class SeenAnswers:
     def find_place(self, base: str, call_id: str, message: int) -> int:
         """Return how many equal calls of its message come before a call.
 
-        A request may deliver a call twice, which then keeps its place; without requests, every call comes once.
+        A message that was begun may deliver a call twice, which then keeps its place; in a round, each comes once.
         """
         with self._lock:
             if self._places[0] != message:
                 self._places = (message, defaultdict(list))
             ids = self._places[1][base]
-            if not self._is_exact or call_id not in ids:
+            if message > 0 or call_id not in ids:
                 ids.append(call_id)
                 return len(ids) - 1
             return ids.index(call_id)
