@@ -56,7 +56,8 @@ class SeenAnswers:
         """
         kept = tuple(as_history(messages))
         self._history, self._history_turn, self._is_exact = cache(lambda: read_seen_history(kept)), turn, is_exact
-        self.begin_message()
+        if is_exact:
+            self.begin_message()
 
     def begin_message(self) -> None:
         """Count the calls to come, until the next time, as those of one message of the model."""
