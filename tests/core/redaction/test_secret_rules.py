@@ -381,3 +381,26 @@ def test_marks_are_remembered_up_to_a_bound(monkeypatch):
     """A new set of marks beyond the bound still works."""
     monkeypatch.setattr("pokayoke.core.redaction.redactor._REMEMBERED_MARKS", 1)
     assert redacted({"zebra": 1}, Redactor(), marks=("zebra",)) == {"zebra": HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("command", "hidden"),
+    [
+        ("curl -u bob:hunter22 https://x", "curl -u bob:[redacted] https://x"),
+        ("curl -subob:hunter22 https://x", "curl -subob:[redacted] https://x"),
+        ('curl -s -u "bob:hunt er 22" https://x', 'curl -s -u "bob:[redacted]" https://x'),
+        ("curl --user='bob:hu\"nter22' https://x", "curl --user='bob:[redacted]' https://x"),
+        ("curl x --proxy-user bob:hunter22", "curl x --proxy-user bob:[redacted]"),
+    ],
+)
+def test_the_login_of_a_command_is_hidden(command, hidden):
+    """`curl -u name:password`, quoted or not, as a text, in JSON and in JSON within JSON."""
+    assert REDACTOR.redact_text(command) == hidden
+    assert redacted({"cmd": command}) == {"cmd": hidden}
+    assert "hunter" not in REDACTOR.redact_text(json.dumps({"cmd": command}))
+
+
+@pytest.mark.parametrize("command", ["docker run -u 1000:1000 x", "curl -u bob https://x:80/", "curl x -o a:b"])
+def test_what_is_no_login_stays(command):
+    """Other commands mean something else by that option, and a name alone is no secret."""
+    assert redacted({"cmd": command}) == {"cmd": command}

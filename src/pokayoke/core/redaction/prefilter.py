@@ -120,8 +120,8 @@ def _has_short_secret(text: str, lowered: str) -> bool:
 
 
 # A search for one character costs almost nothing, and most texts hold neither.
-def _has_url_login(_: str, lowered: str) -> bool:
-    return "@" in lowered and _compile_searches().login(lowered)
+def _has_login(_: str, lowered: str) -> bool:
+    return "curl" in lowered or ("@" in lowered and _compile_searches().login(lowered))
 
 
 def _has_escaped_letter(_: str, lowered: str) -> bool:
@@ -137,7 +137,7 @@ Prefilter = Callable[[str, str], bool]
 PREFILTERS: Final[tuple[Prefilter, ...]] = (
     _has_secret_name,
     _has_short_secret,
-    _has_url_login,
+    _has_login,
     _has_escaped_letter,
     has_card_digits,
 )
@@ -153,7 +153,7 @@ def matching_prefilters(text: str, lowered: str) -> tuple[Prefilter, ...]:
         or search.card_name(lowered)
         or search.short(text)
         or search.card(text)
-        or _has_url_login(text, lowered)
+        or _has_login(text, lowered)
         or _has_escaped_letter(text, lowered)
     ):
         return ()  # true of most texts: none of the prefilters can match

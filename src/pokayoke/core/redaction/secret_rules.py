@@ -193,6 +193,11 @@ _SHAPES: Final = re.compile(
 _BEARER: Final = re.compile(rf"(?i)(?:\b|{AFTER_GAP})" r"(bearer\s{1,4})[\w.~+/=-]{6,}")
 # An unescaped password may hold an @: then the last one before a path or a query counts.
 _USERINFO: Final = re.compile(r"(://[^\s/@:\"'\\]{0,80}:)([^\s/@\"'\\]{1,200}(?:@[^\s/@?#\"'\\]{1,200})*)@")
+# `curl -u name:password`, in quotes or not; other commands mean something else by that option.
+_CURL_LOGIN: Final = re.compile(
+    r"(?i)(\bcurl\b(?:(?!\bcurl\b)[^\r\n]){0,400}?\s(?:-[a-z#]{0,8}u|--(?:proxy-)?user)[\s=]{0,4})"
+    r"(\\{0,3}\"[^:\"\r\n]{1,80}:)?(?(2)[^\"\r\n\\]+|('[^:'\r\n]{1,80}:)?(?(3)[^'\r\n]+|([^\s:\"'\\]{1,80}:)[^\s\"'\\]+))"
+)
 _ASSIGNMENT: Final = re.compile(
     r"(?<![\w.-])((?:(?:api|private|access|signing|encryption|secret|card)[^\S\r\n])?[\w.-]+)"
     r"\\{0,6}[\"'`]?\]?(?:\*\*)?[ \t]{0,40}+\s{0,4}(?:={2,3}|:=|[=-]>|[:=：])(?:\*\*(?=\s))?[ \t]{0,40}+\s{0,4}"
@@ -254,6 +259,7 @@ def hide_in_text(text: str, rules: NameRules, seen: KnownSecrets) -> str:
     text = _XML_SETTING.sub(
         lambda m: f"{m[1]}{m[4][0]}{HIDDEN}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:]) else m[0], text
     )
+    text = _CURL_LOGIN.sub(lambda m: f"{m[1]}{m[2] or m[3] or m[4]}{HIDDEN}", text)
     text = _hide_assignments(text, rules, seen)
     text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _needs_hiding(rules.kind_of(m[2]), m[3].strip()) else m[0], text)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
