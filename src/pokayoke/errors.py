@@ -20,7 +20,7 @@ A mistake of a model or a tool is never an exception: it is a `Finding` inside a
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 
 class PokayokeError(Exception):
@@ -84,11 +84,35 @@ class ToolOutputInvalid(OutcomeError):  # noqa: N818 - the name that stands in t
 
 
 class ToolError(PokayokeError):
-    """Raise this inside a tool to tell the model why the tool cannot do it.
+    """Raise this inside a tool to say no: to tell the model why the tool cannot do it.
 
     Its text reaches the model. The text of any other exception never does, because it may hold secrets or injected
-    instructions. List it in `no_effect_errors` if it proves that nothing happened.
+    instructions. One that is raised by itself says that nothing happened. One that follows another exception (its
+    cause or its context, `from None` included) leaves that open, because the other one may have come too late.
+
+    Args:
+        text: why not, for the model.
+        effect: `none` (nothing happened) or `unknown`, if it is not as above.
+
+    Raises:
+        UsageError: the effect is another one.
     """
+
+    _effect: Literal["none", "unknown"] | None = None
+
+    def __init__(self, text: object = "", *, effect: Literal["none", "unknown"] | None = None) -> None:
+        """Keep the text, and what is known of the effect."""
+        super().__init__(text)
+        if effect not in (None, "none", "unknown"):
+            raise UsageError(f"effect is 'none', 'unknown' or None, not {effect!r}")
+        self._effect = effect
+
+    @property
+    def effect(self) -> Literal["none", "unknown"]:
+        """What it says of the effect of its tool."""
+        if self._effect is not None:
+            return self._effect
+        return "none" if self.__cause__ is None and self.__context__ is None else "unknown"
 
 
 class PathEscape(PokayokeError, ValueError):  # noqa: N818 - the name says what happened

@@ -162,7 +162,7 @@ def test_a_cut_message_runs_nothing(end, stop):
     with ModelServer([Turn(calls=PARALLEL.calls, stop=stop), Turn("I could not.")]) as server:
         ended = end.loop(guarded(), server.url)
     assert (done, server.refused) == ([], [])
-    assert ended.text == "I could not.\n\n[Not done: put (invalid_arguments).]"
+    assert ended.text == "I could not.\n\n[Not done: put (the details did not fit).]"
     assert "tool_output" not in json.dumps(server.bodies[1])
 
 

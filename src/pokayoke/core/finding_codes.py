@@ -35,6 +35,7 @@ class FindingCode(msgspec.Struct, frozen=True):
     grade: Grade | None = None
     is_lasting: bool = False
     is_other_call: bool = False
+    leaves_effect_open: bool = False
     is_free_once: bool = False
 
 
@@ -130,7 +131,7 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "key_collision": FindingCode("two different keys of the output become one key in JSON"),
         "byte_order_mark": FindingCode("the text begins with a byte order mark"),
         "equal_duplicate": FindingCode("an object holds a key twice, with equal values, where that is not accepted"),
-        "invalid_json": FindingCode("the text is not JSON"),
+        "invalid_json": FindingCode("the text is not JSON", leaves_effect_open=True),
     },
     "check": {
         "missing_field": FindingCode("a required field is absent"),
@@ -219,20 +220,24 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "monitored": FindingCode("monitor mode: the call was let through although it would have been refused"),
     },
     "output": {
-        "error_in_success": FindingCode("the output reports success and holds an error"),
+        "error_in_success": FindingCode("the output reports success and holds an error", leaves_effect_open=True),
         "unlike_schema": FindingCode("the output holds other fields, and none that its schema names"),
         "envelope_broken": FindingCode("the output is not wrapped as its contract declares"),
         "invariant_failed": FindingCode("the output violates an invariant of its contract"),
         "invariant_raised": FindingCode(
             "an invariant of the contract could not be evaluated, so the output counts as invalid"
         ),
-        "html_instead_of_data": FindingCode("the output is an HTML page instead of data"),
+        "html_instead_of_data": FindingCode("the output is an HTML page instead of data", leaves_effect_open=True),
         "not_text": FindingCode("the contract requires text, and the tool returned something else"),
-        "no_data": FindingCode("the contract requires data, and the tool returned none, or several pieces"),
+        "no_data": FindingCode(
+            "the contract requires data, and the tool returned none, or several pieces", leaves_effect_open=True
+        ),
         "extract_failed": FindingCode("the contract's extract function could not read the text"),
         "body_unread": FindingCode("the tool did not read the body of the response, so there is nothing to check"),
         "missing_content_type": FindingCode("a response declares no content type"),
-        "wrong_content_type": FindingCode("a response declares another content type than the contract expects"),
+        "wrong_content_type": FindingCode(
+            "a response declares another content type than the contract expects", leaves_effect_open=True
+        ),
         "http_error": FindingCode("a response has a status other than success"),
         "bad_encoding": FindingCode("the bytes of a text are not valid in its character set"),
         "output_changed": FindingCode("a callable of the contract changed the output while checking it"),

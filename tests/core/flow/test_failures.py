@@ -19,20 +19,20 @@ class WordlessError(Exception):
 
 def test_an_error_that_cannot_tell_its_text_is_told_without_it():
     """The tool's own code does not end the call."""
-    found = execution_finding(Raised(WordlessError(SystemExit())), "pay", "write", doubtful=False, exhausted=False)
+    found = execution_finding(Raised(WordlessError(SystemExit())), "pay", "write", became="none", exhausted=False)
     assert "without a readable text" in found.message
 
 
 def test_an_interrupt_while_an_error_tells_its_text_is_no_text():
     """A person who presses Ctrl-C is heard, wherever the program is."""
     with pytest.raises(KeyboardInterrupt):
-        execution_finding(Raised(WordlessError(KeyboardInterrupt())), "pay", "write", doubtful=False, exhausted=False)
+        execution_finding(Raised(WordlessError(KeyboardInterrupt())), "pay", "write", became="none", exhausted=False)
 
 
 @pytest.mark.parametrize("exhausted", [True, False])
 def test_the_model_hears_that_a_tool_was_tried_more_than_once_only_where_it_was(exhausted):
     """Who is told of several tries need not ask for another; of one that was not repeated nobody says so."""
-    found = execution_finding(Raised(OSError("down")), "look", "read", doubtful=False, exhausted=exhausted)
+    found = execution_finding(Raised(OSError("down")), "look", "read", became="none", exhausted=exhausted)
     assert ("several tries" in found.hint) is exhausted
 
 

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from output_cases import GOOD, PAGE, PROFILE, TEXT, code, judge, requested, response
+from hypothesis import given
+from hypothesis import strategies as st
+from output_cases import GOOD, PAGE, PROFILE, TEXT, VALUES, code, judge, requested, response
 
 from pokayoke.core.call import Raw
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Envelope
-from pokayoke.core.output.validate import check_output
+from pokayoke.core.output.validate import _check_output_fast, _check_output_fully, check_output
 from pokayoke.core.policy import ToolOutputPolicy
 
 
@@ -170,3 +172,146 @@ def test_the_details_of_a_problem_are_no_data():
     problem = Raw('{"n": 1}', "application/problem+json; charset=utf-8", 200)
     found = check_output(problem, contract, arguments={}, policy=ToolOutputPolicy()).findings
     assert [one.code for one in found] == ["wrong_content_type"]
+
+
+REPORTS = [
+    ({"error": "customer not found"}, "customer not found"),
+    ({"errors": ["a", "b"]}, '["a","b"]'),
+    ({"error": {"code": 7, "message": "locked"}}, "locked"),
+    ({"Error": "gone", "request_id": "r-1"}, '{"Error":"gone","request_id":"r-1"}'),
+    ({"error": True, "message": "locked"}, '{"error":true,"message":"locked"}'),
+    ({"ok": False}, '{"ok":false}'),
+    ({"success": "false", "reason": "closed"}, "closed"),
+    ({"success": False, "error": "card declined"}, "card declined"),
+    ({"isError": True, "detail": "no such user"}, "no such user"),
+    ({"status": "error", "message": "card declined"}, "card declined"),
+    ({"status": "FAILED", "code": 51, "detail": "declined"}, '{"status":"FAILED","code":51,"detail":"declined"}'),
+]
+NO_REPORTS = [
+    {},
+    {"error": "x", "id": 1},
+    {"error": ""},
+    {"error": None, "errors": []},
+    {"error": 0.03},
+    {"error": {"code": "ok"}},
+    {"ok": True, "message": "declined"},
+    {"success": 0},
+    {"status": "error"},
+    {"status": "error", "message": " "},
+    {"status": "failed", "rows": 3, "message": "x"},
+    {"status": "done", "message": "error"},
+    {"message": "Error: not found"},
+    [{"error": "x"}],
+    "Error: not found",
+]
+
+
+@pytest.mark.parametrize(("body", "said"), REPORTS)
+@pytest.mark.parametrize("output", [{"type": "object"}, "text", None], ids=["schema", "text", "unchecked"])
+def test_a_body_that_is_nothing_but_a_failure_is_the_tools_failure(body, said, output):
+    """With and without an output contract, as a value, as JSON text, as a response and in a block of text."""
+    text = json.dumps(body)
+    block = {"content": [{"type": "text", "text": text}]}
+    for raw in (body, text, f" {text}", Raw(text, "application/json", 200), block):
+        if output == "text" and raw is body:
+            continue  # no text at all
+        checked = judge(raw, output)
+        assert checked.failure == said
+        assert checked.findings == ()
+        assert (checked.effect, checked.refused) == ("unknown", True)
+
+
+@pytest.mark.parametrize("body", NO_REPORTS)
+def test_anything_else_is_no_report(body):
+    """Empty slots, measurements, a state without a message, data beside it: no failure of the tool's."""
+    assert judge(body, None).ok
+    assert judge(json.dumps(body), "text").ok
+    assert judge(body, {}).failure is None
+
+
+def test_a_long_text_is_no_report():
+    """A text is looked at only as far as a report would be long."""
+    assert judge(json.dumps({"error": "x" * 20_000}), "text").ok
+    assert judge('{"error": "x"', "text").ok
+    assert judge('{"error": "x"}', "text", output_checks="size_only").ok
+
+
+def test_a_read_whose_schema_names_the_field_keeps_it_as_data():
+    """So does a union of answers; a write fails all the same, and so does a field that the schema does not name."""
+    found = {"type": "object", "properties": {"error": {"type": "string"}, "name": {"type": "string"}}}
+    schema = {"anyOf": [{"$ref": "#/$defs/f"}, {"type": "array"}], "$defs": {"f": found}}
+    for one in (found, schema):
+        assert judge({"error": "customer not found"}, one).value == {"error": "customer not found"}
+        assert judge({"ok": False, "error": "x"}, one).failure == "x"
+        write = Contract.from_schema("put", {"type": "object"}, output_schema=one)
+        checked = check_output({"error": "x"}, write, arguments={}, policy=ToolOutputPolicy())
+        assert checked.failure == "x"
+    assert judge({"error": "x", "name": "y"}, found).findings[0].code == "error_in_success"
+
+
+def test_fields_of_an_envelope_say_what_the_contract_says_of_them():
+    """A declared flag is no report; a report inside the envelope is one."""
+    odd = Envelope(ok="/ok", ok_values=(False,))
+    assert judge({"ok": False}, {}, envelope=odd).ok
+    assert judge({"ok": False, "error": "x"}, {}, envelope=odd).failure == "x"
+    inside = Envelope(data="/data")
+    assert judge({"data": {"error": "not found"}}, {}, envelope=inside).failure == "not found"
+    assert judge({"data": {"error": "not found"}}, None, envelope=inside).failure == "not found"
+    assert judge({"error": "not found"}, {}, envelope=inside).failure == "not found"
+
+
+@pytest.mark.parametrize("no_effect", [True, False])
+def test_an_envelope_may_say_that_its_failures_had_no_effect(no_effect):
+    """Only of those that it declares itself."""
+    known = Envelope(error="/error", no_effect=no_effect)
+    assert judge({"error": "declined"}, envelope=known).effect == ("none" if no_effect else "unknown")
+    assert judge({"success": False}, envelope=known).effect == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("status", "effect", "refused"),
+    [
+        *[(code, "none", True) for code in (*range(400, 407), 410, 411, 413, 417, 421, 422, 426, 428, 429, 431)],
+        *[(code, "unknown", True) for code in (407, 409, 412, 418, 423, 451)],
+        *[(code, "unknown", False) for code in (408, 302, 500, 503, 599, "bad gateway")],
+    ],
+)
+def test_only_some_statuses_prove_that_nothing_happened(status, effect, refused):
+    """A server that refuses before it acts says so; another client error is a no, a server error not even that."""
+    for output in (PROFILE, "text", None):
+        checked = judge(Raw("no", "text/plain", status), output)
+        assert (checked.effect, checked.refused) == (effect, refused)
+
+
+@pytest.mark.parametrize(
+    ("raw", "effect"),
+    [
+        (GOOD, "done"),
+        ({"plan": "pro"}, "done"),
+        ({"user_id": 7}, "done"),
+        (object(), "done"),
+        ("x" * 200_001, "done"),
+        (PAGE, "unknown"),
+        ({"user_id": "u", "profile": PAGE}, "unknown"),
+        (Raw(PAGE, "text/html", 200), "unknown"),
+        ("", "unknown"),
+        ("Service Unavailable", "unknown"),
+        (None, "unknown"),
+        (Raw("", None, 204), "unknown"),
+        ({**GOOD, "ok": False}, "unknown"),
+    ],
+)
+def test_an_answer_that_only_breaks_its_schema_is_that_of_an_effect(raw, effect):
+    """A page, nothing, what is no JSON, and a failure beside data say nothing about the effect."""
+    assert judge(raw).effect == effect
+    assert judge(None, "text").effect == "unknown"
+
+
+@given(st.one_of(VALUES, st.dictionaries(st.sampled_from(["error", "ok", "status", "message", "id"]), VALUES)))
+def test_the_fast_path_finds_every_report(value):
+    """What the usual output is checked for at once is what all rooms find."""
+    for effect in ("read", "write"):
+        tool = Contract.from_schema("put", {"type": "object"}, output_schema={"type": "object"}, effect=effect)
+        fast = _check_output_fast(value, tool, ToolOutputPolicy())
+        slow = _check_output_fully(value, tool, {}, ToolOutputPolicy())
+        assert fast is None or (slow.failure is None and slow.findings == () and slow.value == fast.value)

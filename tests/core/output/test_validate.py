@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from output_cases import BODY, GOOD, PAGE, PROFILE, TEXT, code, contract, judge, requested, response
 
 from pokayoke.core.call import Raw
+from pokayoke.core.contract.contract import Contract
 from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.policy import ToolOutputPolicy
 
@@ -188,17 +189,18 @@ def test_a_field_that_the_schema_names_is_data():
     [("error", {"type": "number"}, 0.03), ("errors", {"type": "array"}, ["E501"]), ("errors", {"type": "integer"}, 3)],
 )
 def test_a_field_that_must_be_data_is_no_error_slot(name, declared, value):
-    """A required number, list or object called error is what the tool measures."""
-    schema = {"type": "object", "required": [name], "properties": {name: declared}}
-    assert code(judge({name: value}, schema)) is None
-    found = judge({name: value}, {**schema, "required": []})
+    """A required number, list or object called error is what the tool measures; beside data, one that is not required is no such thing."""
+    schema = {"type": "object", "required": [name], "properties": {name: declared, "rows": {}}}
+    assert code(judge({name: value, "rows": 1}, schema)) is None
+    assert code(judge({name: value}, {**schema, "required": []})) is None
+    found = judge({name: value, "rows": 1}, {**schema, "required": []})
     assert code(found) == "error_in_success"
     assert "let the schema require it" in found.findings[0].message
 
 
-@pytest.mark.parametrize("text", ["", "free text", TEXT, PAGE, '{"ok": false}', "é" * 1_000])
+@pytest.mark.parametrize("text", ["", "free text", TEXT, '{"ok": true}', '{"ok": false', "é" * 1_000])
 def test_a_text_contract_takes_any_text(text):
-    """With `"text"` nothing is parsed; a page is text too."""
+    """With `"text"` a text is what it is, whatever it looks like."""
     checked = judge(text, "text")
     assert checked.ok
     assert checked.value == text
@@ -209,7 +211,7 @@ def test_a_text_contract_takes_any_text(text):
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (None, "not_text"),
+        (None, "no_data"),
         ({"a": 1}, "not_text"),
         (7, "not_text"),
         ("\ud800", "lone_surrogate"),
@@ -269,13 +271,15 @@ def test_a_text_contract_that_names_a_type_is_held_to_it():
     assert code(judge(Raw("x", "text/x+json"), "text", content_type="text/css")) == "wrong_content_type"
     assert code(judge(Raw("x", "application/hal+json"), "text", content_type="text/css")) == "wrong_content_type"
     assert code(judge(Raw("x", None), "text", content_type="*/*")) is None
-    assert code(judge(Raw(PAGE, "text/html"), "text")) is None
+    assert code(judge(Raw(PAGE, "text/html"), "text")) == "html_instead_of_data"
     assert code(judge(Raw("x", None), None)) is None
 
 
-@pytest.mark.parametrize("raw", ["text", TEXT, {"error": "x", "ok": False}, [1], None, 7, {"n": Decimal("1.5")}])
+@pytest.mark.parametrize(
+    "raw", ["text", TEXT, {"error": "x", "ok": False, "id": 1}, [1], None, 7, {"n": Decimal("1.5")}]
+)
 def test_a_tool_that_promises_nothing_is_measured_only(raw):
-    """Without a contract any JSON value passes and is marked unchecked, even one that speaks of errors."""
+    """Without a contract any JSON value passes and is marked unchecked, even one that speaks of errors beside data."""
     checked = judge(raw, None)
     assert checked.ok
     assert checked.unchecked
@@ -283,13 +287,26 @@ def test_a_tool_that_promises_nothing_is_measured_only(raw):
     assert code(judge("x" * 200_001, None)) == "output_too_large"
 
 
-def test_a_page_from_a_tool_that_promises_nothing_is_noted():
-    """A page as text is a note; a response that says it is a page is a finding."""
-    checked = judge(PAGE, None)
-    assert checked.ok
-    assert [note.code for note in checked.notes] == ["html_instead_of_data"]
+FETCH = {"type": "object", "properties": {"pageUrl": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("output", ["text", None])
+def test_a_page_is_an_answer_only_of_a_tool_that_takes_a_url(output):
+    """A page where text belongs is a finding; of a tool that takes a URL it is unchecked text, with a note."""
+    for raw in (PAGE, Raw(PAGE, None, 200), {"content": [{"type": "text", "text": PAGE}]}):
+        assert code(judge(raw, output)) == "html_instead_of_data"
     assert reason(judge(Raw(PAGE, "text/html", 200), None)) == "content-type text/html"
-    assert judge(Raw("x", "text/plain", 200), None).ok
+    for arguments in (FETCH, {"type": "object", "properties": {"at": {"type": "array", "items": {"format": "uri"}}}}):
+        fetch = Contract.from_schema("fetch", arguments, output_schema=output, effect="read")
+        for raw in (PAGE, Raw(PAGE, "text/html", 200)):
+            checked = check_output(raw, fetch, arguments={}, policy=ToolOutputPolicy())
+            assert checked.ok
+            assert checked.unchecked
+            assert [note.code for note in checked.notes] == ["html_instead_of_data"]
+    named = Contract.from_schema("fetch", FETCH, output_schema=output, effect="read", content_type="application/json")
+    assert not check_output(PAGE, named, arguments={}, policy=ToolOutputPolicy()).ok
+    assert not judge(PAGE, {"type": "string"}).ok
+    assert judge(Raw("x", "text/plain", 200), output).ok
 
 
 def test_structured_content_without_text_is_the_value():

@@ -1,19 +1,23 @@
 """The last word: the model's text with what speaks against it, or what is known."""
 
+from typing import get_args
+
 import pytest
 
-from pokayoke.core.call import Outcome
-from pokayoke.core.state.final_answer import add_not_done, final_answer
+from pokayoke.core.call import Outcome, StopReason
+from pokayoke.core.state.final_answer import REASON_WORDS, UNUSABLE, add_not_done, final_answer
 
 
 @pytest.mark.parametrize(
     ("text", "done", "more", "said", "verified"),
     [
         ("Done.", ["put"], {}, "Done.", True),
-        ("Done.", [], {"unmet": [("put", "in_doubt"), ("pay", "quota_exceeded")]}, "Done.\n\n[Not done: pay (quota_exceeded). It is not known whether put took effect.]", False),
-        ("Done.", [], {"unmet": [("put", "in_doubt"), ("put", "tool_failure")]}, "Done.\n\n[Not done: put (tool_failure). It is not known whether put took effect.]", False),
+        ("Done.", [], {"unmet": [("put", "in_doubt"), ("pay", "quota_exceeded")]}, "Done.\n\n[Not done: pay (a limit is used up). It is not known whether put took effect.]", False),
+        ("Done.", [], {"unmet": [("put", "in_doubt"), ("put", "tool_failure")]}, "Done.\n\n[Not done: put (the tool failed). It is not known whether put took effect.]", False),
         ("Done.", [], {"unmet": [("put", "in_doubt")] * 2}, "Done.\n\n[It is not known whether put took effect.]", False),
-        ("", [], {"harmless": False}, "I could not finish this safely.", False),
+        ("Done.", [], {"unmet": [("put", UNUSABLE), ("pay", UNUSABLE)]}, "Done.\n\n[put, pay ran, but their answers were unusable.]", False),
+        ("", ["get"], {"unusable": ["put"]}, "I could not finish this safely. Done: get. put ran, but its answer was unusable.", False),
+        ("", [], {"unusable": ["put"], "doubts": ["pay"]}, "I could not finish this safely. put ran, but its answer was unusable. It is not known whether pay took effect.", False),
         ("Done.", ["put"], {"certain": False}, "Done.", False),
         (None, [], {}, "I could not finish this safely. Nothing was changed.", False),
         ("", ["put", "get", "put"], {}, "I could not finish this safely. Done: put (2 times), get.", False),
@@ -36,12 +40,12 @@ def refused(tool, reason="unknown_tool"):
 def test_reasons_are_said_once():
     """What was not done is listed in order, each reason once, and the stop reason is handed on."""
     lacking = {}
-    for tool, reason in (("put", "in_doubt"), ("get", "tool_failure"), ("put", "in_doubt")):
+    for tool, reason in (("put", "quota_exceeded"), ("get", "tool_failure"), ("put", "quota_exceeded")):
         add_not_done(lacking, refused(tool, reason))
     answer = final_answer("", [], lacking, "tool_failure")
     assert (
         answer.text
-        == "I could not finish this safely. Nothing was changed. Not done: put: in_doubt; get: tool_failure."
+        == "I could not finish this safely. Nothing was changed. Not done: put (a limit is used up), get (the tool failed)."
     )
     assert answer.stop_reason == "tool_failure"
     assert not final_answer("Well.", [], [], "tool_failure").verified
@@ -53,17 +57,17 @@ def test_invented_names_do_not_fill_the_answer():
     for name in ("x" * 1_000_000, "red\x1b[31m\u202e", "two\nlines", "half\ud800"):
         add_not_done(lacking, refused(name))
     assert [*lacking] == [
-        f"{'x' * 64}: unknown_tool",
-        "red\\u001b[31m\\u202e: unknown_tool",
-        "two lines: unknown_tool",
-        "half\\ud800: unknown_tool",
+        ("x" * 64, "unknown_tool"),
+        ("red\\u001b[31m\\u202e", "unknown_tool"),
+        ("two lines", "unknown_tool"),
+        ("half\\ud800", "unknown_tool"),
     ]
     for number in range(15):
         add_not_done(lacking, refused(f"tool_{number}"))
     assert "and more" not in final_answer("", [], lacking, None).text
     for number in range(15, 1_000):
         add_not_done(lacking, refused(f"tool_{number}"))
-    assert final_answer("", [], lacking, None).text.endswith("tool_15: unknown_tool; and more.")
+    assert final_answer("", [], lacking, None).text.endswith("tool_15 (there is no such tool), and more.")
     assert len(lacking) == 21
 
 
@@ -72,12 +76,18 @@ def test_exactly_as_many_as_are_named_are_not_more():
     lacking = {}
     for number in range(20):
         add_not_done(lacking, refused(f"tool_{number}"))
-    assert final_answer("", [], lacking, None).text.endswith("tool_19: unknown_tool.")
+    assert final_answer("", [], lacking, None).text.endswith("tool_19 (there is no such tool).")
 
 
 def test_an_answer_does_not_say_that_nothing_was_changed_while_a_write_is_in_doubt():
     """Without a text of the model's, a doubt is said as a doubt."""
-    answer = final_answer(None, [], {"get: tool_failure": None}, None, doubts=["pay", "put"])
+    answer = final_answer(None, [], [("get", "tool_failure")], None, doubts=["pay", "put"])
     assert answer.text == (
-        "I could not finish this safely. It is not known whether pay, put took effect. Not done: get: tool_failure."
+        "I could not finish this safely. It is not known whether pay, put took effect. Not done: get (the tool failed)."
     )
+
+
+def test_every_reason_has_words_for_users():
+    """No user reads a stop reason; success and doubts have sentences of their own."""
+    assert REASON_WORDS.keys() == {*get_args(StopReason)} - {"success", "in_doubt"}
+    assert final_answer("", [], [("get", "made_up")], None).text.endswith("Not done: get (it could not be done).")

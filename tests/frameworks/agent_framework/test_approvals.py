@@ -60,7 +60,7 @@ async def test_a_no_is_told_to_the_guard(tools, done):
     (waiting,) = guard.approvals.list()
     no = Message("user", [request.to_function_approval_response(approved=False)])
     answer = await agent.run(no, session=session)
-    assert answer.text.endswith("[Not done: refund (approval_denied).]")
+    assert answer.text.endswith("[Not done: refund (a person said no).]")
     assert guard.approvals.get(waiting.id).status == "denied"
     again = await agent.run("Once more.", session=session)
     assert again.user_input_requests == []

@@ -44,7 +44,7 @@ async def test_a_call_that_the_person_rejects_does_not_run():
     state = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state()
     state.reject(state.get_interruptions()[0])
     result = await runner.run(agent, state, run_config=QUIET)
-    assert result.final_output == "Done.\n\n[Not done: refund (approval_denied).]"
+    assert result.final_output == "Done.\n\n[Not done: refund (a person said no).]"
     assert not log
     assert [(known.status, known.by) for known in guard.approvals.list(waiting=False)] == [
         ("denied", "RunState.reject")

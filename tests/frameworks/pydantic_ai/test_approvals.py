@@ -43,7 +43,7 @@ async def test_a_denial_is_passed_on():
     (asked,) = guard.approvals.list()
     answers = DeferredToolResults(approvals={"c1": ToolDenied("Not this customer.")})
     result = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=answers)
-    assert result.output == "Not done.\n\n[Not done: refund (approval_denied).]"
+    assert result.output == "Not done.\n\n[Not done: refund (a person said no).]"
     assert shop.done == []
     assert guard.approvals.get(asked.id).status == "denied"
     assert script.answers[0] == "Not this customer."
@@ -57,7 +57,7 @@ async def test_the_user_reads_of_a_denial_that_it_was_one():
     waiting = await agent.run("go", conversation_id="a")
     no = DeferredToolResults(approvals={"c1": False})
     result = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=no)
-    assert result.output == "Well then.\n\n[Not done: refund (approval_denied).]"
+    assert result.output == "Well then.\n\n[Not done: refund (a person said no).]"
 
 
 async def test_an_edited_approval_runs_what_was_edited():
@@ -102,7 +102,7 @@ async def test_without_deferred_requests_the_model_is_told_and_the_run_goes_on()
     shop = Shop()
     script = Script([REFUND], "It waits for an approval.")
     agent, guard = guarded([shop.refund], script, reads=(), config=ASKS)
-    assert (await agent.run("go")).output == "It waits for an approval.\n\n[Not done: refund (awaiting_approval).]"
+    assert (await agent.run("go")).output == "It waits for an approval.\n\n[Not done: refund (it waits for a person).]"
     assert shop.done == []
     assert len(guard.approvals.list()) == 1
     guard.approvals.approve(guard.approvals.list()[0].id, by="ada")

@@ -43,7 +43,7 @@ async def test_a_tool_that_the_agent_does_not_have_now_is_answered():
     hidden = Tool(shop.refund, prepare=lambda ctx, tool_def: None)
     script = Script([REFUND, call("find", "c2", order="A1")], "Done.")
     agent, _ = guarded([shop.find, hidden], script)
-    assert (await agent.run("go")).output == "Done.\n\n[Not done: refund (tool_failure).]"
+    assert (await agent.run("go")).output == "Done.\n\n[Not done: refund (the tool failed).]"
     assert shop.done == [("find", "A1")]
     assert len(script.answers) == 2
 
@@ -198,7 +198,7 @@ async def test_what_was_not_done_is_said_beside_the_last_words(times):
     shop = Shop()
     script = Script(*([call("refund", f"c{number}", order="A1")] for number in range(times)), "Refunded.")
     agent, _ = guarded([shop.refund], script, reads=())
-    assert (await agent.run("go")).output == "Refunded.\n\n[Not done: refund (invalid_arguments).]"
+    assert (await agent.run("go")).output == "Refunded.\n\n[Not done: refund (the details did not fit).]"
 
 
 async def test_what_a_tool_elsewhere_has_put_right_is_not_said_to_be_undone():
@@ -330,7 +330,7 @@ async def test_a_stream_that_breaks_off_runs_nothing(wire, left):
         async with client, agent.run_stream_events("go") as events:
             said = [event.result.output async for event in events if isinstance(event, AgentRunResultEvent)]
     assert shop.done == []
-    assert said == ["Not done.\n\n[Not done: refund (invalid_arguments).]"]
+    assert said == ["Not done.\n\n[Not done: refund (the details did not fit).]"]
 
 
 async def test_a_cut_that_a_stream_has_told_is_not_taken_back():

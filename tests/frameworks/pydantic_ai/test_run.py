@@ -160,7 +160,7 @@ def test_a_person_answers_in_another_process(nursery, tmp_path, answer, happens)
     assert effects(tmp_path) == []
     _, after = nursery.run(tmp_path, "human", config=asks, answers={"c0": answer}, again=True)
     assert after["output"] == (
-        "Done.\n\n[Not run a second time: pay.]" if answer else "Done.\n\n[Not done: pay (approval_denied).]"
+        "Done.\n\n[Not run a second time: pay.]" if answer else "Done.\n\n[Not done: pay (a person said no).]"
     )
     assert len(effects(tmp_path)) == happens
 
@@ -170,7 +170,7 @@ def test_without_an_id_a_durable_ledger_refuses_to_write(nursery, tmp_path):
     _, after = nursery.run(tmp_path, "human", conversation=None)
     assert effects(tmp_path) == []
     assert after["ledger"] == []
-    assert after["output"] == "Done.\n\n[Not done: pay (tool_failure).]"
+    assert after["output"] == "Done.\n\n[Not done: pay (the tool failed).]"
 
 
 async def test_a_run_id_names_a_run_that_has_no_conversation(tmp_path):

@@ -101,9 +101,15 @@ def test_a_raised_epoch_begins_anew(bank, driver):
 @pytest.mark.parametrize(
     ("fields", "reply", "more", "note"),
     [
-        ({}, {}, {}, None),  # its output latches the run, so an equal call is held back
-        ({"identity": ("to",)}, {"ref": 1}, {"amount": 6}, "Not done: pay (invalid_arguments)."),
-        ({}, {}, {"amount": 6}, "Not done: pay (invalid_tool_output)."),
+        # Its output latches the run, so an equal call is held back.
+        ({}, {}, {}, "pay ran, but its answer was unusable."),
+        ({"identity": ("to",)}, {"ref": 1}, {"amount": 6}, "Not done: pay (the details did not fit)."),
+        (
+            {},
+            {},
+            {"amount": 6},
+            "Not done: pay (an answer it may build on was unusable). pay ran, but its answer was unusable.",
+        ),
     ],
 )
 def test_a_repetition_that_is_refused_leaves_nothing_undone(bank, driver, fields, reply, more, note):
@@ -234,17 +240,21 @@ class SilentError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
-    [(SilentError(), "(without a readable text)"), (ToolError("no funds"), "no funds"), (KeyError("x"), "KeyError")],
+    ("error", "status", "words"),
+    [
+        (SilentError(), "in_doubt", "(without a readable text)"),
+        (ToolError("no funds"), "failed", "no funds"),
+        (KeyError("x"), "in_doubt", "KeyError"),
+    ],
 )
-def test_what_a_tool_raises_is_put_into_words(bank, driver, error, words):
+def test_what_a_tool_raises_is_put_into_words(bank, driver, error, status, words):
     """Even an exception that raises when it is read ends in an outcome."""
 
     def broken(**arguments):
         raise error
 
     outcome = driver.call(bank.run(handler=broken), pay())
-    assert outcome.status == "in_doubt"
+    assert outcome.status == status
     assert words in outcome.message
 
 

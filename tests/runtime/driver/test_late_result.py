@@ -386,7 +386,7 @@ def test_an_exception_that_cannot_be_read_ends_no_call(driver):
         raise WordlessError
 
     outcome = driver.call(Guard([written(handler)]).run("r"), pay())
-    assert (outcome.status, outcome.message) == ("in_doubt", "pay raised WordlessError: (without a readable text)")
+    assert (outcome.status, outcome.message) == ("failed", "pay raised WordlessError: (without a readable text)")
 
 
 def test_a_tool_that_cancels_itself_does_not_cancel_a_host_that_ignored_a_cancellation():
@@ -451,20 +451,21 @@ def test_a_claim_that_is_given_back_leaves_no_doubt():
     assert run.answer(None).text == "I could not finish this safely. Nothing was changed."
 
 
-def test_a_write_whose_answer_is_unusable_is_done_all_the_same():
-    """It took effect, so the last word neither says that it was not done nor that nothing was changed."""
+def test_a_write_whose_answer_is_unusable_ran_all_the_same():
+    """The last word neither says that it was not done, nor that nothing was changed, nor that it was done well."""
     wanted = {"type": "object", "required": ["id"]}
     pay = Contract.from_schema("pay", {"type": "object"}, output_schema=wanted, handler=lambda x: {"status": 1})
     run = Guard([pay]).run("r")
     outcome = run.call(ToolCall("c", "pay", {"x": 1}))
     assert (outcome.status, outcome.effect) == ("invalid_output", "done")
-    assert run.answer(None).text == "I could not finish this safely. Done: pay."
-    assert (run.answer("Paid.").text, run.answer("Paid.").verified) == ("Paid.", False)
+    assert run.answer(None).text == "I could not finish this safely. pay ran, but its answer was unusable."
+    said = "Paid.\n\n[pay ran, but its answer was unusable.]"
+    assert (run.answer("Paid.").text, run.answer("Paid.").verified) == (said, False)
 
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_write_that_reports_a_failure_is_no_proof_that_nothing_was_changed(tmp_path, reopened):
-    """Its word is all there is, so the last one repeats it and claims no more, also after a restart."""
+    """Its word is all there is, so the last one claims no more, also after a restart."""
     url = f"sqlite:///{tmp_path}/l.db"
     open_store(url, create=True).close()
     contract = written(lambda: {"error": "declined"}, envelope=Envelope(error="/error"))
@@ -476,6 +477,5 @@ def test_a_write_that_reports_a_failure_is_no_proof_that_nothing_was_changed(tmp
         guard.close()
         guard = Guard([contract], store=url)
         run = guard.run("r")
-    said = "I could not finish this safely." + ("" if reopened else " Not done: pay: tool_failure.")
-    assert run.answer(None).text == said
+    assert run.answer(None).text == "I could not finish this safely. It is not known whether pay took effect."
     guard.close()

@@ -168,15 +168,15 @@ class MuteError(ToolError):
         raise RuntimeError("no words")
 
 
-@pytest.mark.parametrize(("effect", "status"), [("read", "failed"), ("write", "in_doubt")])
-def test_an_exception_without_readable_text_ends_in_an_outcome(driver, effect, status):
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_an_exception_without_readable_text_ends_in_an_outcome(driver, effect):
     """What a tool raises cannot break the guard, and the claim is settled."""
 
     def failing(**given):
         raise MuteError
 
     run = Guard([write(failing, effect=effect)]).run("r")
-    assert [driver.call(run, CALL).status for _ in range(2)] == [status] * 2
+    assert [driver.call(run, CALL).status for _ in range(2)] == ["failed"] * 2
 
 
 class Hostile:

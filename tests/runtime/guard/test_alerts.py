@@ -142,7 +142,7 @@ def test_real_calls_make_an_alert(mode):
     @pokayoke.tool(effect="read", output={"type": "object", "required": ["id"]})
     def lookup(name: str) -> dict:
         """Look somebody up."""
-        return {} if name == "broken" else {"id": 1}
+        return {} if name.startswith("broken") else {"id": 1}
 
     told = []
     guard = pokayoke.Guard([lookup], config={"mode": mode}, on_alert=told.append)
@@ -152,13 +152,13 @@ def test_real_calls_make_an_alert(mode):
             run.call(pokayoke.ToolCall(str(number), "invented", {"name": "broken"}))
             run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "fine"}))
         assert told == []
-        for number in range(3):
-            run.call(pokayoke.ToolCall(str(number), "lookup", {"name": "broken"}))
+        for number in range(8):
+            run.call(pokayoke.ToolCall(str(number), "lookup", {"name": f"broken {max(0, number - 5)}"}))
     assert [(alert.tool, alert.run_id, alert.in_a_row) for alert in told] == [("lookup", "run_7", 3)]
 
 
-def test_a_tool_that_promises_nothing_breaks_nothing():
-    """A web page from a tool without an output contract is a note in the trace and no invalid output."""
+def test_one_page_is_no_spike():
+    """A web page from a tool without an output contract is an invalid output; asked for again and again it counts once."""
     told = []
     fetch = pokayoke.Contract.from_schema(
         "fetch", {"type": "object", "properties": {}}, effect="read", handler=lambda: "<html><body>x</body></html>"
@@ -167,7 +167,7 @@ def test_a_tool_that_promises_nothing_breaks_nothing():
     guard = pokayoke.Guard([fetch], config=config, on_alert=told.append)
     with guard.run("run_1") as run:
         outcomes = [run.call(pokayoke.ToolCall("1", "fetch", {})) for _ in range(5)]
-    assert "html_instead_of_data" in {finding.code for finding in outcomes[0].findings}
+    assert {outcome.findings[0].code for outcome in outcomes} == {"html_instead_of_data"}
     assert told == []
 
 

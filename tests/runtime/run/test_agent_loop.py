@@ -142,7 +142,7 @@ def test_it_goes_on_calling_after_the_tools_are_off(looped):
     ended, model = looped([ask("put", key="a"), bad, bad, ask("put", key="b")])
     assert done == ["a"]
     assert (ended.stop_reason, ended.verified, model.requests) == ("tool_failure", False, 4)
-    assert "Done: put. Not done: get: tool_failure." in ended.text
+    assert "Done: put. Not done: get (the tool failed)." in ended.text
 
 
 def test_it_answers_when_the_tools_are_off(looped):

@@ -1098,16 +1098,16 @@ UNKNOWN = "It is not known whether order took effect."
 @pytest.mark.parametrize(
     ("calls", "note"),
     [
-        (["denied", "fine"], "Not done: order (approval_denied)."),
-        (["fine", "denied"], "Not done: order (approval_denied)."),
-        (["waits", "fine"], "Not done: order (awaiting_approval)."),
+        (["denied", "fine"], "Not done: order (a person said no)."),
+        (["fine", "denied"], "Not done: order (a person said no)."),
+        (["waits", "fine"], "Not done: order (it waits for a person)."),
         (["doubt", "fine"], UNKNOWN),
         (["doubt", "fails", "fine"], UNKNOWN),
-        (["doubt", "fails"], f"Not done: order (tool_failure). {UNKNOWN}"),
-        (["fails", "doubt"], f"Not done: order (tool_failure). {UNKNOWN}"),
+        (["doubt", "fails"], f"Not done: order (the tool failed). {UNKNOWN}"),
+        (["fails", "doubt"], f"Not done: order (the tool failed). {UNKNOWN}"),
         (["wrong", "fine"], None),
         (["fails", "fine"], None),
-        (["fails"], "Not done: order (tool_failure)."),
+        (["fails"], "Not done: order (the tool failed)."),
         (["waits", "approved"], None),
     ],
 )

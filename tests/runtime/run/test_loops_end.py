@@ -209,7 +209,7 @@ def test_the_fallback(driver, own):
     driver.batch(run, [ask("put", key="a")])
     driver.batch(run, [FAILS])
     said = run.answer("").text
-    assert said == own if own == "Sorry." else said.endswith("Done: put. Not done: get: tool_failure.")
+    assert said == own if own == "Sorry." else said.endswith("Done: put. Not done: get (the tool failed).")
 
 
 def test_nothing_leaks_into_the_next_turn(driver):
@@ -449,7 +449,7 @@ def test_the_answer_is_verified():
     ended = guarded().loop(ScriptedModel([UNKNOWN, UNKNOWN, "   "]), "go")
     assert (ended.verified, ended.text.startswith("I could not finish")) == (False, True)
     claims = guarded().loop(ScriptedModel([ask("put", wrong=1), "I put it."]), "go")
-    assert claims.text == "I put it.\n\n[Not done: put (invalid_arguments).]"
+    assert claims.text == "I put it.\n\n[Not done: put (the details did not fit).]"
     run = started()
     for _ in range(2):
         run.call_batch([UNKNOWN])

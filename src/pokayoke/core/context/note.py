@@ -51,7 +51,7 @@ def fact_lines(facts: Facts) -> tuple[str, ...]:
     """Return facts as lines of a note."""
     entries: list[dict[str, Any]] = [
         *({"kind": "effect", **msgspec.structs.asdict(effect)} for effect in facts.effects),
-        *({"kind": "taint", **msgspec.structs.asdict(taint)} for taint in facts.taints),
+        *({"kind": "taint", **msgspec.to_builtins(taint)} for taint in facts.taints),
         *({"kind": "refusal", **msgspec.structs.asdict(refusal)} for refusal in facts.refusals),
         *({"kind": "done", **_without_blanks(msgspec.structs.asdict(one))} for one in facts.done),
         *({"kind": "fact", "text": other} for other in facts.others),

@@ -6,6 +6,7 @@ The key argument is filled by the guard with the ledger key. The tool's own sche
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -40,6 +41,22 @@ def declared_arguments(schema: Schema) -> tuple[dict[str, Any], bool]:
             pending.extend(node.get(keyword, ()))
         pending.extend((node.get("then"), node.get("else"), schema.resolve_ref(node)))
     return found, complete
+
+
+def has_url_argument(schema: Schema) -> bool:
+    """Return whether a tool takes a URL, by the format or the name of an argument, so that a page may be its answer."""
+    for name, one in declared_arguments(schema)[0].items():
+        kinds = (one, one.get("items")) if is_object(one) else ()
+        if any(is_object(kind) and kind.get("format") in _URL_FORMATS for kind in kinds):
+            return True
+        if _WORD_ENDS.split(name)[-1].lower() in _URL_NAMES:
+            return True
+    return False
+
+
+_URL_FORMATS = ("uri", "uri-reference", "iri", "iri-reference")
+_URL_NAMES = ("url", "urls", "uri", "uris")
+_WORD_ENDS = re.compile(r"[_.-]|(?<=[a-z0-9])(?=[A-Z])")
 
 
 def declared_defaults(schema: Schema) -> dict[str, Any]:

@@ -29,7 +29,9 @@ from pokayoke.core.contract.terms import (
     Envelope,
     LookupSafe,
     OnAmbiguous,
+    OnInvalidOutput,
     OutputChecks,
+    Polls,
     Repeats,
     Scope,
 )
@@ -120,6 +122,8 @@ class Contract:
     """Argument name (or JSON pointer) to the corrector or correctors that may change it."""
     extract: Callable[[str], Any] | None = None
     """Turns free text into the structure that the output schema describes."""
+    on_invalid_output: OnInvalidOutput | None = None
+    """How a run goes on after an invalid output of this tool; None means the policy's `safe_mode.on_invalid_output`."""
     output_checks: OutputChecks = "full"
     """`size_only` checks only the size, for a tool that is typed end to end."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -142,6 +146,9 @@ class Contract:
     """Exceptions of the handler that prove that it had no effect."""
     transient_errors: tuple[type[Exception], ...] = ()
     """Exceptions of the handler that a retry may avoid."""
+    polls: Polls | bool = False
+    """True (or `Polls(...)`) if it is called again and again until something has happened: then only calls that follow
+    each other too fast are repetitions."""
     handler: Callable[..., Any] | None = None
     """The function that runs the tool, called with the arguments by name; None if the caller invokes the tool."""
     function: Callable[..., Any] | None = None
@@ -228,6 +235,11 @@ class Contract:
         """The `before_validators` without a corrector: what only they could read never reaches them."""
         corrected = {parse_pointer(name)[0] if name.startswith("/") else name for name in self.correctors}
         return tuple(name for name in self.before_validators if name not in corrected)
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds after which an equal call of a tool that polls is no repetition; None if it does not poll."""
+        return self.polls.min_interval if isinstance(self.polls, Polls) else None
 
     @property
     def text_output(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from pokayoke.core.contract.arguments import has_user_code
-from pokayoke.core.contract.terms import DeclaredInvariant, Envelope
+from pokayoke.core.contract.terms import DeclaredInvariant, Envelope, Polls
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.errors import ContractError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STRUCTURED_FIELDS: dict[str, Any] = {
     "retry": RetryPolicy,
     "envelope": Envelope,
+    "polls": Polls | bool,
     "quota": tuple[LimitPolicy, ...],
     "invariants": tuple[DeclaredInvariant, ...],
 }
@@ -51,6 +52,7 @@ _PLAIN_FIELDS: dict[str, Any] = {
     "content_type": str | None,
     "correctors": dict[str, Any],
     "output_checks": str,
+    "on_invalid_output": str | None,
     "paths": dict[str, tuple[str, ...]],
     "roles": tuple[str, ...],
     "approval": bool,

@@ -21,6 +21,7 @@ from pokayoke.core.contract.terms import (
     Envelope,
     Equal,
     LookupSafe,
+    Polls,
     Repeats,
     envelope_problems,
     term_problems,
@@ -66,6 +67,8 @@ def normalise_fields(contract: Contract) -> dict[str, Any]:
         raise ContractError(
             f"{contract.name}: schemas maps absolute URIs to JSON Schemas, it is no {contract.schemas!r}"
         )
+    if contract.polls is True:
+        changed["polls"] = Polls()
     changed["paths"] = {argument: _normalise_roots(contract, argument) for argument in contract.paths}
     changed["correctors"] = {
         argument: tuple(cast(list[Any], entry)) if isinstance(entry, list | tuple) else entry
@@ -137,7 +140,7 @@ def _identity_problems(contract: Contract) -> Iterator[str]:
 def _field_type_problems(contract: Contract) -> Iterator[str]:
     """Yield the fields whose values have the wrong type."""
     for name, choices in CHOICES.items():
-        if getattr(contract, name) not in choices:
+        if getattr(contract, name) not in choices and (name != "on_invalid_output" or contract.on_invalid_output):
             yield f"{name} is one of {', '.join(choices)}, not {getattr(contract, name)!r}"
     for name, (fits, expected) in _SINGLE.items():
         value = getattr(contract, name)
@@ -185,6 +188,10 @@ _SINGLE: dict[str, tuple[Fits, str]] = {
     "key_epoch": (_is_whole, "a whole number"),
     "repeats": (lambda value: value in get_args(Repeats), "one of once, turn, each, or left out"),
     "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
+    "polls": (
+        lambda value: value is False or (isinstance(value, Polls) and _is_positive(value.min_interval)),
+        "True, False or Polls(...) with a positive min_interval",
+    ),
     "envelope": (lambda value: isinstance(value, Envelope), "Envelope(...)"),
 }
 _EACH: dict[str, tuple[Fits, str]] = {

@@ -26,11 +26,13 @@ OnAmbiguous = Literal["human", "lookup", "downstream_key", "rerun_safe"]
 Repeats = Literal["once", "turn", "each"]
 LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
 OutputChecks = Literal["full", "size_only"]
+OnInvalidOutput = Literal["skip_writes", "fail_closed", "human_review"]
 CHOICES: dict[str, tuple[str, ...]] = {
     "effect": get_args(Effect),
     "scope": get_args(Scope),
     "on_ambiguous": get_args(OnAmbiguous),
     "output_checks": get_args(OutputChecks),
+    "on_invalid_output": get_args(OnInvalidOutput),
 }
 """The values that a field of a contract may have, by its name."""
 
@@ -52,12 +54,20 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         ok_values: the values of that flag that mean success.
         error: pointer to the error; None if there is none.
         data: pointer to the value that the output schema describes; None is the whole answer.
+        no_effect: True if a declared failure proves that nothing happened, so that the call may be tried again.
     """
 
     ok: str | None = None
     ok_values: tuple[Any, ...] = (True,)
     error: str | None = None
     data: str | None = None
+    no_effect: bool = False
+
+
+class Polls(msgspec.Struct, frozen=True, kw_only=True):
+    """How a tool is polled: only a call sooner than `min_interval` seconds after the last equal one is a repetition."""
+
+    min_interval: float = 1.0
 
 
 class Range(msgspec.Struct, frozen=True, tag="range"):

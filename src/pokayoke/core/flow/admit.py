@@ -16,6 +16,7 @@ from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, Too
 from pokayoke.core.flow.effect_chain import EffectChain, EffectWish, effect_key
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import tool_call_event
+from pokayoke.core.flow.failures import failed_effect
 from pokayoke.core.flow.finish import settle_found_effect
 from pokayoke.core.flow.outcomes import NOT_RUN, add_last_answer, end_call, ending_before_run, ending_from_record
 from pokayoke.core.flow.plan import CallPlan
@@ -122,8 +123,8 @@ def _ask_ledger(
 
 
 def _with_open_doubt(claim: Claim, plan: CallPlan, reaction: Reaction) -> Claim:
-    """Return the claim with the doubt its execution left: only declared failures prove that it had no effect."""
-    if not isinstance(reaction, Raised) or isinstance(reaction.error, plan.contract.no_effect_errors):
+    """Return the claim with the doubt its execution left: only some failures prove that it had no effect."""
+    if not isinstance(reaction, Raised) or failed_effect(reaction, plan.contract) == "none":
         return claim
     return msgspec.structs.replace(claim, doubt=type(reaction.error).__name__)
 

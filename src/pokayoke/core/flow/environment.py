@@ -7,6 +7,7 @@ Never: a decision that two calls could race for; those are steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -31,6 +32,11 @@ class RunView(Protocol):
     @property
     def rounds(self) -> TurnHistory:
         """What the current turn has seen."""
+        ...
+
+    @property
+    def effects(self) -> int:
+        """A number that every write of the run changes: 0 before the first, -1 while one is under way or in doubt."""
         ...
 
 
@@ -70,6 +76,8 @@ class CallEnvironment(msgspec.Struct, frozen=True):
         asks: True if a callback can ask a person at once.
         caller: what the caller has seen.
         meter: counts outputs for the kill switch.
+        redact: takes the secrets out of a text, given the names that the contract marks and the arguments as JSON.
+        effects: `view.effects` when the call began.
     """
 
     snapshot: Snapshot
@@ -84,3 +92,5 @@ class CallEnvironment(msgspec.Struct, frozen=True):
     asks: bool
     caller: CallerView
     meter: OutputMeter
+    redact: Callable[[str, tuple[str, ...], bytes], str] = lambda text, _marks, _arguments: text
+    effects: int = 0

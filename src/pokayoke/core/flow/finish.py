@@ -9,14 +9,14 @@ contract returned as a value.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from pokayoke.core.call import EffectStatus, Finding, Outcome, Status
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import late_effect_event, reason_of, stop_event
-from pokayoke.core.flow.failures import declared_failure_finding, execution_finding
+from pokayoke.core.flow.failures import declared_failure_finding, execution_finding, failed_effect, unusable_advice
 from pokayoke.core.flow.outcomes import Ending, build_outcome, end_call, ending_from_record
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.questions import build_review
@@ -46,7 +46,7 @@ from pokayoke.core.output.model_text import finding_kind_sentence, refusal_text,
 from pokayoke.core.output.preview import build_preview
 from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.state.kill_switch import OutputObservation
-from pokayoke.core.state.run_state import Taint, latch_and_stop, unlatch
+from pokayoke.core.state.run_state import ANY_IDENTITY, Taint, is_latched, latch_and_stop, unlatch_by_output
 
 UNCHECKED = Finding(
     code="no_output_contract",
@@ -120,17 +120,17 @@ def _end_valid(
     ended = None if claim is None else (yield from _record_completion(admitted, env, checked, ran))
     # The host's code behind a count (an alert) may never return; by now the ledger holds what happened.
     if findings:
-        yield _count_invalid_output(admitted, env)
-    else:
+        yield from _count_invalid_output(admitted, env, findings)
+    elif not checked.notes:
         env.meter.count_valid(contract.name, env.now, contract.effect == "read")
     if ended is not None:
         return ended
     if plan.keeps and data is not None and not (findings or checked.content):
-        owner = last_good_owner(env.tenant, env.principal.id if env.principal else "", env.run_id)
-        env.last_good.put(owner, contract.id, prepared.args_hash, data, now=env.now)
-    if env.view.state.taints and not findings:
+        opening = env.claimant.claim_id(0)
+        env.last_good.put(*_last_good_key(admitted, env), data, now=env.now, after=(opening, env.effects))
+    if env.view.state.taints and not findings and not checked.notes:
         identity = identity_hash(prepared, contract)
-        yield ChangeState(lambda state: unlatch(state, contract.name, identity, step=env.step))
+        yield ChangeState(lambda state: unlatch_by_output(state, contract.name, identity, env.step))
     if findings and data is None:  # nothing could be read of it, and null would be an answer
         text = refusal_text(findings, tool=contract.name)
     elif checked.chars <= env.snapshot.policy.context.offload_chars:
@@ -138,7 +138,7 @@ def _end_valid(
             checked.value,
             tool=contract.name,
             call_id=prepared.call.id,
-            trust="unchecked" if findings else plan.trust,
+            trust="unchecked" if findings or checked.unchecked else plan.trust,
             canonical=data,
             content=checked.content,
         )
@@ -155,7 +155,7 @@ def _end_valid(
         findings=(*remarks, UNCHECKED) if checked.unchecked else remarks,
         corrections=prepared.corrections,
         repairs=prepared.repairs,
-        effect="none" if claim is None else "done",
+        effect="none" if claim is None else checked.effect,
         contract=contract.id,
         key=None if claim is None else claim.key,
         repeated=prepared.is_repeated,
@@ -174,7 +174,9 @@ def _record_completion(
     """
     broken = reason_of(checked.findings[0]) if checked.findings else ""
     kept = None if broken and checked.canonical is None else _ledger_output(admitted.plan, checked)
-    lost: Finding | Record | None = yield _build_settle_step(admitted, env, "completed", output=kept, failure=broken)
+    lost: Finding | Record | None = yield _build_settle_step(
+        admitted, env, "completed", output=kept, failure=broken, output_ok=not broken
+    )
     if isinstance(lost, Record):
         return (yield from _end_overtaken(admitted, env, lost, ran))
     if lost is None:
@@ -204,21 +206,26 @@ def _end_invalid(
     prepared, contract = admitted.prepared, admitted.plan.contract
     policy, findings = env.snapshot.policy.safe_mode, checked.findings
     reason = reason_of(findings[0])
+    effect: EffectStatus = "none" if admitted.claim is None else checked.effect
     if admitted.claim is not None:
-        yield _build_settle_step(admitted, env, "completed", failure=reason)
-    taint = Taint(contract.name, identity_hash(prepared, contract), env.step, reason)
-    stops = policy.on_invalid_output == "fail_closed"
-    review = build_review(prepared, contract, env, reason) if policy.on_invalid_output == "human_review" else None
+        # An answer that does not even say that it took effect is no effect to build on, and none to repeat.
+        state: SettlementState = "completed" if effect == "done" else "failed_final"
+        yield _build_settle_step(admitted, env, state, failure=reason, output_ok=False)
+    chosen = contract.on_invalid_output or policy.on_invalid_output
+    stops, taint = chosen == "fail_closed", _build_taint(admitted, env, findings[0])
+    review = build_review(prepared, contract, env, taint) if chosen == "human_review" else None
     before, after = yield ChangeState(lambda state: latch_and_stop(state, taint, stops=stops), review)
-    yield _count_invalid_output(admitted, env)
-    effect: EffectStatus = "none" if admitted.claim is None else "done"
+    if not is_latched(before, taint):
+        yield from _count_invalid_output(admitted, env, findings)
     degrades = contract.effect == "read" and not stops
     outcome = _failure_outcome(admitted, ran, "degraded" if degrades else "invalid_output", findings, effect)
     value, text = None, outcome.text
     if degrades:
-        owner = last_good_owner(env.tenant, env.principal.id if env.principal else "", env.run_id)
         age, value = env.last_good.get(
-            owner, contract.id, prepared.args_hash, now=env.now, max_age=policy.last_known_good_seconds
+            *_last_good_key(admitted, env),
+            now=env.now,
+            max_age=policy.last_known_good_seconds,
+            after=(env.claimant.claim_id(0), env.view.effects),
         )
         if value is not None:
             shown = result_text(value, tool=contract.name, call_id=prepared.call.id, trust="degraded")
@@ -229,34 +236,55 @@ def _end_invalid(
         value=value,
         text=text,
         stop_reason="invalid_tool_output",
-        safe_mode=policy.on_invalid_output,
+        safe_mode=chosen,
         approval=review.id if review else None,
     )
     stop = None
     if before.effective_mode != after.effective_mode:
-        stop = stop_event(after, env.now, env.step, "invalid_tool_output", policy.on_invalid_output)
+        stop = stop_event(after, env.now, env.step, "invalid_tool_output", chosen)
     return Ending(outcome, ran, None, checked.wire, stop)
 
 
-def _count_invalid_output(admitted: AdmittedCall, env: CallEnvironment) -> CountOutput:
+def _last_good_key(admitted: AdmittedCall, env: CallEnvironment) -> tuple[str, str, str]:
+    owner = last_good_owner(env.tenant, env.principal.id if env.principal else "", env.run_id)
+    return owner, admitted.plan.contract.id, admitted.prepared.args_hash
+
+
+def _build_taint(admitted: AdmittedCall, env: CallEnvironment, finding: Finding) -> Taint:
+    prepared, contract = admitted.prepared, admitted.plan.contract
+    reads = contract.effect == "read"
+    too_large = reads and finding.code == "output_too_large"
+    identity = ANY_IDENTITY if too_large else identity_hash(prepared, contract)
+    failures = env.view.rounds.repeats.failure_count(contract.name, prepared.args_hash) + 1
+    may_repeat = failures < env.snapshot.policy.loop.identical_failures
+    return Taint(contract.name, identity, env.step, reason_of(finding), not reads, may_repeat)
+
+
+def _count_invalid_output(
+    admitted: AdmittedCall, env: CallEnvironment, findings: tuple[Finding, ...]
+) -> Generator[Step, Any]:
+    """Count an invalid output for the kill switch: one call of a run once, and never one that was only too large."""
     contract = admitted.plan.contract
-    return CountOutput(
-        OutputObservation(contract.name, valid=False, at=env.now, read=contract.effect == "read", run_id=env.run_id)
-    )
+    if findings[0].code != "output_too_large" and env.view.rounds.is_first_invalid(
+        contract.name, admitted.prepared.args_hash
+    ):
+        reads = contract.effect == "read"
+        yield CountOutput(OutputObservation(contract.name, valid=False, at=env.now, read=reads, run_id=env.run_id))
 
 
 def _end_declared_failure(
     admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult, ran: Attempts
 ) -> Generator[Step, Any, Ending]:
-    """The tool answered that it failed. That proves nothing about its effect: it never runs again."""
+    """The tool answered that it failed. Only some answers prove that nothing happened."""
     contract = admitted.plan.contract
     said = checked.failure or ""
-    finding = declared_failure_finding(contract.name, said)
-    effect: EffectStatus = "none"
+    effect: EffectStatus = "none" if admitted.claim is None else checked.effect
+    finding = declared_failure_finding(contract.name, said, contract.effect, effect)
     if admitted.claim is not None:
-        effect = "unknown"
+        state: SettlementState = "failed_retriable" if effect == "none" else "failed_final"
+        reason = reason_of((*checked.findings, finding)[0])
         known: Finding | Record | None = yield _build_settle_step(
-            admitted, env, "failed_final", failure="the tool reported a failure"
+            admitted, env, state, failure=reason, output_ok=checked.refused or effect == "none"
         )
         if isinstance(known, Record):
             return (yield from _end_overtaken(admitted, env, known, ran))
@@ -269,36 +297,60 @@ def _end_declared_failure(
 def _end_failed_execution(
     admitted: AdmittedCall, env: CallEnvironment, reaction: Raised | TimedOut | NotStarted, ran: Attempts
 ) -> Generator[Step, Any, Ending]:
-    """The tool raised or hung. The effect of a write is then unknown, unless the contract says otherwise."""
+    """The tool raised or hung. The effect of a write is then in doubt, unless the exception says more."""
     contract = admitted.plan.contract
     if isinstance(reaction, Raised) and isinstance(reaction.error, ToolNotStarted):
         reaction = NotStarted(reaction.error.reason, reaction.error.blame)
-    is_harmless = isinstance(reaction, NotStarted) or (
-        isinstance(reaction, Raised) and isinstance(reaction.error, contract.no_effect_errors)
+    became = "none" if admitted.claim is None else failed_effect(reaction, contract)
+    effect: EffectStatus = "none" if became == "none" else "unknown"
+    finding = execution_finding(
+        reaction,
+        contract.name,
+        contract.effect,
+        became=effect,
+        exhausted=ran.exhausted,
+        redact=lambda text: env.redact(text, contract.redact, admitted.prepared.dumped or b"{}"),
     )
-    doubtful = admitted.claim is not None and not is_harmless
-    finding = execution_finding(reaction, contract.name, contract.effect, doubtful=doubtful, exhausted=ran.exhausted)
     if admitted.claim is not None:
-        settling: SettlementState = "failed_retriable" if is_harmless else "in_doubt"
+        settling: SettlementState = _SETTLED_AS[became]
         # The ledger keeps the kind of the failure; an exception's own text may hold secrets.
         never = isinstance(reaction, NotStarted) and ran.count == 1
+        error = reaction.error if isinstance(reaction, Raised) else None
+        said_no = error is None or (error.__cause__ is None and error.__context__ is None)
         known: Finding | Record | None = yield _build_settle_step(
-            admitted, env, settling, failure=reason_of(finding), unstarted=never
+            admitted,
+            env,
+            settling,
+            failure=reason_of(finding),
+            output_ok=said_no or settling != "failed_final",
+            unstarted=never,
         )
         if isinstance(known, Record):
             return (yield from _end_overtaken(admitted, env, known, ran))
-    effect: EffectStatus = "unknown" if doubtful else "none"
-    return Ending(_failure_outcome(admitted, ran, "in_doubt" if doubtful else "failed", (finding,), effect), ran)
+    status: Status = "in_doubt" if became == "doubt" else "failed"
+    return Ending(_failure_outcome(admitted, ran, status, (finding,), effect), ran)
+
+
+_SETTLED_AS: Final[dict[str, SettlementState]] = {
+    "none": "failed_retriable",
+    "unknown": "failed_final",
+    "doubt": "in_doubt",
+}
 
 
 def _failure_outcome(
     admitted: AdmittedCall, ran: Attempts, status: Status, findings: tuple[Finding, ...], effect: EffectStatus
 ) -> Outcome:
     """Return the outcome of a call whose tool ran and brought no usable result."""
+    tool, advice = admitted.plan.contract.name, None
+    if status == "invalid_output" and effect != "none":
+        advice = unusable_advice(effect)
+        # A hint that asks for another answer would send the model to do it again.
+        findings = tuple(msgspec.structs.replace(one, hint="") for one in findings)
     return build_outcome(
         admitted.prepared,
         status,
-        refusal_text(findings, tool=admitted.plan.contract.name),
+        refusal_text(findings, tool=tool, advice=advice),
         (*findings, *admitted.prepared.remarks),
         effect=effect,
         stop_reason="in_doubt" if status == "in_doubt" else "tool_failure",
@@ -314,13 +366,14 @@ def _build_settle_step(
     *,
     output: bytes | None = None,
     failure: str = "",
+    output_ok: bool = True,
     unstarted: bool = False,
 ) -> Settle:
     """Return the report of an execution. A failure of a completed one is that of its output."""
-    claim, good = admitted.claim, state != "completed" or not failure
+    claim = admitted.claim
     assert claim is not None, "only a claimed write is settled"
     report = Settlement(
-        claim.key, claim.claim_id, state, env.now, output, output_ok=good, failure=failure, unstarted=unstarted
+        claim.key, claim.claim_id, state, env.now, output, output_ok=output_ok, failure=failure, unstarted=unstarted
     )
     sent = admitted.prepared.dumped or b"{}"
     return Settle(report, claim.tool, admitted.plan.contract.redact, sent)

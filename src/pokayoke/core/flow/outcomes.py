@@ -47,17 +47,17 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
 def end_call(prepared: PreparedCall, env: CallEnvironment, ending: Ending) -> tuple[Emit, ...]:
     """Count the end of a call in the loop guard, and return the steps that write its last trace events."""
     outcome, ran, data, snapshot = ending.outcome, ending.ran, ending.data, env.snapshot
-    effect = None
+    effect = pause = None
     events: tuple[Emit, ...] = ()
     if (plan := prepared.plan) is not None:
         contract = plan.contract
-        effect = contract.effect
+        effect, pause = contract.effect, contract.pause
         if ran is not None:
             shown = None if contract.secret else data
             result = Emit(tool_result_event(prepared, env, outcome, ran.seconds, shown, wire=ending.is_wire))
             events = (result,) if ending.stop is None else (result, Emit(ending.stop))
     env.view.rounds.count_outcome(
-        outcome, prepared.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=data
+        outcome, prepared.args_hash, effect, snapshot.kinds, snapshot.policy.loop, result=data, at=env.now, pause=pause
     )
     return events
 

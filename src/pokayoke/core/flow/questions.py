@@ -13,11 +13,11 @@ import msgspec
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.environment import CallEnvironment
-from pokayoke.core.flow.states import PreparedCall, identity_hash
+from pokayoke.core.flow.states import PreparedCall
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.ledger.admission import Approval, approval_fingerprint
 from pokayoke.core.ledger.records import Record
-from pokayoke.core.state.run_state import RunState, unlatch
+from pokayoke.core.state.run_state import RunState, Taint, unlatch
 
 
 def build_approval(
@@ -48,14 +48,14 @@ def build_approval(
     )
 
 
-def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironment, reason: str) -> Approval:
+def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironment, taint: Taint) -> Approval:
     """Return the question whether writes may go on after an invalid output.
 
     Args:
         prepared: the call whose output is invalid.
         contract: its tool's contract.
         env: its environment.
-        reason: what is wrong with the output.
+        taint: what the output does to the latch.
     """
     mark = sha256_hex(f"{env.run_id}\x00{contract.id}\x00{prepared.args_hash}\x00{env.step}".encode())
     return Approval(
@@ -63,7 +63,7 @@ def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironmen
         fingerprint=mark,
         tool=contract.name,
         contract=contract.id,
-        arguments={"reason": reason, "identity": identity_hash(prepared, contract), "step": env.step},
+        arguments={"reason": taint.reason, "identity": taint.identity, "step": env.step},
         run_id=env.run_id,
         asked_at=env.now,
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,

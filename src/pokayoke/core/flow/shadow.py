@@ -46,6 +46,7 @@ class _EmptyRunView:
     """The view of a run in which nothing has happened yet."""
 
     __slots__ = ("rounds", "state")
+    effects = 0
 
     def __init__(self) -> None:
         self.state, self.rounds = RunState(""), TurnHistory()

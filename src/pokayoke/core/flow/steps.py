@@ -176,9 +176,13 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """The function raised. `error` is the exception; its text reaches the model only as quoted data."""
+    """The function raised. `error` is the exception; its text reaches the model only as quoted data.
+
+    `is_text` tells that a framework gave only the text of the exception, so that its kind says nothing.
+    """
 
     error: BaseException
+    is_text: bool = False
 
 
 class TimedOut(msgspec.Struct, frozen=True, gc=False):

@@ -18,14 +18,16 @@ from pokayoke.core.call import Outcome, Raw, ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.admit import admit_call, admit_retry, finish_without_run
 from pokayoke.core.flow.environment import CallEnvironment
+from pokayoke.core.flow.failures import failed_effect
 from pokayoke.core.flow.finish import finish_call
 from pokayoke.core.flow.states import AdmittedCall, Attempts
 from pokayoke.core.flow.steps import Invoke, Raised, Reaction, Returned, Step, Wait
 from pokayoke.core.ledger.records import Admission
-from pokayoke.core.output.transport import as_wire_response
+from pokayoke.core.output.transport import NO_EFFECT_STATUS, as_wire_response
 
 # RFC 9110 (408, 502, 503, 504), RFC 6585 (429), RFC 8470 (425): the same request may succeed later.
 _TRANSIENT_STATUS = frozenset((408, 425, 429, 502, 503, 504))
+_HARMLESS_STATUS = _TRANSIENT_STATUS & NO_EFFECT_STATUS
 
 
 def run_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Outcome]:
@@ -76,30 +78,32 @@ def is_transient(contract: Contract, reaction: Reaction) -> bool:
     """Return whether the same call may run again without a second effect.
 
     A read may be repeated after a connection error or a status that says "later", a write whose target
-    drops repeats after a connection error. Any other call only after an exception that its contract
-    declares to have had no effect. A call that passed its deadline is not repeated: a tool that hangs
+    drops repeats after a connection error. Any other call only after a failure that had no effect: an exception that
+    says so, or a status that does. A call that passed its deadline is not repeated: a tool that hangs
     would hang again and cost one more worker.
     """
     reads = contract.effect == "read"
     if isinstance(reaction, Returned):
-        return reads and type(reaction.value) is not str and _is_retryable_response(reaction.value)
+        if type(reaction.value) is str:
+            return False
+        return _is_retryable_response(reaction.value, _TRANSIENT_STATUS if reads else _HARMLESS_STATUS)
     if isinstance(reaction, Raised):
         if isinstance(reaction.error, contract.no_effect_errors):
             return not contract.transient_errors or isinstance(reaction.error, contract.transient_errors)
         repeatable = reads or contract.on_ambiguous in ("downstream_key", "rerun_safe")
         kinds = contract.transient_errors or (ConnectionError, TimeoutError)
-        return repeatable and isinstance(reaction.error, kinds)
+        return (repeatable or failed_effect(reaction, contract) == "none") and isinstance(reaction.error, kinds)
     return False
 
 
-def _is_retryable_response(value: Any) -> bool:
-    """Return whether a result is a response whose status says that the same request may succeed later."""
+def _is_retryable_response(value: Any, statuses: frozenset[int]) -> bool:
+    """Return whether a result is a response with one of these statuses."""
     if type(value) is Raw and type(value.status) is int:  # its status needs no reading
-        return value.status in _TRANSIENT_STATUS
+        return value.status in statuses
     try:
         wire = as_wire_response(value)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - a property of the tool's own object; the output rooms report it
         return False
-    return wire is not None and wire.status in _TRANSIENT_STATUS
+    return wire is not None and wire.status in statuses

@@ -48,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         dead_since: when the owner was first seen dead, or None; a second of its machine's monotonic clock.
         settled_at: wall-clock second of the settlement; None also for a completion whose output is still to come.
         output: the recorded output as JSON bytes, or None.
-        output_ok: False if the effect happened but its output broke the contract.
+        output_ok: False if the effect happened but its output broke the contract, or if it failed and nobody said no.
         failure: what went wrong, in words for people; while it executes, what an earlier execution left open.
         reference: the target's own name of the effect, if known.
         decided_by: the person who settled a doubt, or "".

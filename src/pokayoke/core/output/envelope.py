@@ -1,14 +1,14 @@
 """Finds a failure inside a successful output: a declared envelope first, then unambiguous error fields.
 
 In: a parsed output.
-Out: the tool's own failure text, the part that the schema describes, or a finding. A declared failure is the tool's
-failure; an undeclared one inside a success is an output that must not be used.
-Never: take a field that the schema describes as data for an error.
+Out: the tool's own failure text, the part that the schema describes, or a finding. A declared failure, and a body that
+is nothing but the report of one, is the tool's failure; an undeclared one beside data makes the output unusable.
+Never: take a field that the schema of a read describes as data for an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ import orjson
 
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.terms import Envelope
+from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import equal_json, is_array, is_flag, is_object, properties_of
 from pokayoke.core.output.invariants import resolve_pointer
 from pokayoke.core.text.clip import clip, clip_at_word
@@ -25,6 +26,17 @@ _SUCCESS_FLAGS = ("ok", "success", "OK", "Ok", "Success", "SUCCESS")
 _ERROR_FIELDS = ("error", "errors", "Error", "Errors", "ERROR", "ERRORS")
 _FAILURE_FLAGS = ("isError", "is_error", "hasError", "has_error", "IsError", "HasError")
 _STATUS_FIELDS = frozenset((*_SUCCESS_FLAGS, *_ERROR_FIELDS, *_FAILURE_FLAGS))
+# The fields of a report, folded: a body with any other field holds data, too.
+_REPORT_FIELDS = frozenset(
+    (
+        *("error", "errors", "ok", "success", "status", "code", "message", "detail", "reason"),
+        *("iserror", "haserror", "requestid", "xrequestid", "traceid", "correlationid"),
+    )
+)
+_SILENT_FIELDS = frozenset(("ok", "success", "status", "iserror", "haserror"))  # they tell no reason
+_FAILED_STATUSES = ("error", "failed")
+_MESSAGE_FIELDS = ("message", "detail", "reason")
+_LONGEST_REPORT, _LONGEST_WORDS = 20_000, 2_000  # characters of a text that is parsed, and of what is quoted
 # With these a schema describes more fields than `properties` lists.
 _OPEN_KEYWORDS = frozenset(("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"))
 _MESSAGE_POINTERS = ("/error", "/errors", "/message", "/detail", "/reason")
@@ -71,15 +83,74 @@ def open_envelope(value: Any, envelope: Envelope) -> EnvelopeContent:
     return EnvelopeContent(None, finding=finding)
 
 
+def is_report(value: Any) -> bool:
+    """Return whether every field of an object belongs to a report of success or failure, so that it holds no data."""
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(_fold_field(name) in _REPORT_FIELDS for name in cast("dict[str, Any]", value))
+
+
+def reported_failure(value: Any, data: Container[str] = ()) -> str | None:
+    """Return the words of a body that is nothing but the report of a failure, or None.
+
+    It `is_report`, and one field says that it failed: an `error` that is a text, an object or a list and not empty, a
+    false `ok` or `success`, a true `isError`, or a `status` of error or failed beside a message. A text that is such a
+    body in JSON counts as well.
+
+    Args:
+        value: a JSON value, or text.
+        data: names of fields that are data, whatever they say.
+    """
+    body = _parse_report(value) if type(value) is str else value
+    if not is_report(body):
+        return None
+    fields = {_fold_field(name): one for name, one in body.items()}
+    if not any(_says_failure(_fold_field(name), one, fields) for name, one in body.items() if name not in data):
+        return None
+    words = [one for name, one in fields.items() if name not in _SILENT_FIELDS]
+    return failure_text(words[0]) if len(words) == 1 else clip(_dump_json(body), _LONGEST_WORDS)
+
+
+def _fold_field(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _says_failure(name: str, value: Any, said: Mapping[str, Any]) -> bool:
+    """Return whether one field of a report (its name folded) says that it failed."""
+    if name in ("error", "errors"):
+        return value is True or (isinstance(value, str | dict | list) and _is_filled(value))
+    if name in ("ok", "success"):
+        return is_flag(value, "false")
+    if name in ("iserror", "haserror"):
+        return is_flag(value, "true")
+    if name != "status" or not isinstance(value, str) or value.strip().lower() not in _FAILED_STATUSES:
+        return False
+    return any(isinstance(said.get(field), str) and said[field].strip() for field in _MESSAGE_FIELDS)
+
+
+def _parse_report(text: str) -> Any:
+    """Return the JSON object in a short text, or None."""
+    if len(text) > _LONGEST_REPORT or not text.lstrip().startswith("{"):
+        return None
+    try:
+        return parse(text)[0]
+    except StrictError:
+        return None
+
+
 def undeclared_error(
-    value: Any, schema: dict[str, Any] | bool = True, envelope: Envelope | None = None
+    value: Any,
+    schema: dict[str, Any] | bool = True,
+    envelope: Envelope | None = None,
+    data: Container[str] = (),
 ) -> Finding | None:
     """Return the finding for an undeclared failure in the top-level fields of an output, or None.
 
     Only these count: a false `ok` or `success`, a non-empty `error` or `errors`, and a true `is_error` that the
     schema does not name. Fields that the envelope names are skipped, and so is an error field that the schema
     requires to be a number, an array or an object: it is a measurement or a list that is always present (a fit's
-    `error`, a linter's `errors`). An output with none of the fields that its schema names is a finding too.
+    `error`, a linter's `errors`), and so are those in `data`. An output with none of the fields that its schema names
+    is a finding too.
     """
     if not isinstance(value, dict):
         return None
@@ -89,23 +160,29 @@ def undeclared_error(
         found = _find_unlike_schema(fields, schema)
         if found is not None:
             return found
-    return None if _STATUS_FIELDS.isdisjoint(fields) else _find_stated_failure(fields, schema, envelope)
+    return None if _STATUS_FIELDS.isdisjoint(fields) else _find_stated_failure(fields, schema, envelope, data)
+
+
+def envelope_fields(envelope: Envelope | None) -> tuple[str, ...]:
+    """Return the names of the top-level fields by which a declared envelope tells success from failure."""
+    pointers = () if envelope is None else (envelope.ok, envelope.error)
+    return tuple(pointer[1:] for pointer in pointers if pointer)
 
 
 def _find_stated_failure(
-    value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None
+    value: dict[str, Any], schema: dict[str, Any] | bool, envelope: Envelope | None, data: Container[str]
 ) -> Finding | None:
     """Return the failure that a flag or an error field reports."""
-    known = () if envelope is None else (envelope.ok, envelope.error)
+    known = envelope_fields(envelope)
     for name in _SUCCESS_FLAGS:
-        if is_flag(value.get(name), "false") and f"/{name}" not in known:
+        if is_flag(value.get(name), "false") and name not in known and name not in data:
             return _error_finding(name, f"{name} is false")
     for name in _FAILURE_FLAGS:
-        if is_flag(value.get(name), "true") and f"/{name}" not in known and name not in properties_of(schema):
+        if is_flag(value.get(name), "true") and name not in known and name not in properties_of(schema):
             return _error_finding(name, f"{name} is true")
     for name in _ERROR_FIELDS:
-        filled = name in value and _is_filled(value[name])
-        if filled and f"/{name}" not in known and not _is_data(schema, name):
+        filled = name in value and name not in known and name not in data and _is_filled(value[name])
+        if filled and not _is_data(schema, name):
             told = f"{name} holds {clip_at_word(failure_text(value[name]), 200)!r}"
             return _error_finding(name, told, "; if it is data, let the schema require it as a list, number or object")
     return None
@@ -130,7 +207,7 @@ def _list_names(names: Iterable[str]) -> str:
     return ", ".join(name[:40] for name in islice(names, 5))
 
 
-def failure_text(value: Any, *, limit: int = 2_000) -> str:
+def failure_text(value: Any, *, limit: int = _LONGEST_WORDS) -> str:
     """Return a tool's own failure text: its text, or a compact dump of its value."""
     if is_object(value):
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)

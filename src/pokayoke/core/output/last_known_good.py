@@ -17,11 +17,15 @@ import msgspec
 from pokayoke.core.contract.contract import Contract
 
 Key = tuple[str, str, str]
+EffectCount = tuple[str, int]
+"""An opening of a run, and the number that its writes had changed (see `RunView.effects`) when something was read."""
+_NO_EFFECTS: EffectCount = ("", 0)
 
 
 class _CachedOutput(msgspec.Struct, frozen=True, gc=False):
     at: float
     data: bytes
+    after: EffectCount
 
 
 class LastKnownGood:
@@ -53,7 +57,16 @@ class LastKnownGood:
         """Number of kept outputs."""
         return len(self._kept)
 
-    def put(self, tenant: str | None, contract_id: str, args_hash: str, data: bytes, *, now: float) -> None:
+    def put(
+        self,
+        tenant: str | None,
+        contract_id: str,
+        args_hash: str,
+        data: bytes,
+        *,
+        now: float,
+        after: EffectCount = _NO_EFFECTS,
+    ) -> None:
         """Keep an output; the caller has checked `keeps_last_good`.
 
         Args:
@@ -62,28 +75,37 @@ class LastKnownGood:
             args_hash: hash of the arguments of the call.
             data: the value as compact JSON.
             now: the time, in seconds.
+            after: the run that read it, and the number of its writes before.
         """
         kept, key, size = self._kept, (tenant or "", contract_id, args_hash), len(data)
         with self._lock:
             older = kept.pop(key, None)
             held = self._bytes if older is None else self._bytes - len(older.data)
             if size <= self._max_bytes:
-                kept[key] = _CachedOutput(now, data)
+                kept[key] = _CachedOutput(now, data, after)
                 held += size
                 while held > self._max_bytes or len(kept) > self._entries:
                     held -= len(kept.popitem(last=False)[1].data)
             self._bytes = held
 
     def get(
-        self, tenant: str | None, contract_id: str, args_hash: str, *, now: float, max_age: float
+        self,
+        tenant: str | None,
+        contract_id: str,
+        args_hash: str,
+        *,
+        now: float,
+        max_age: float,
+        after: EffectCount = _NO_EFFECTS,
     ) -> tuple[float, Any]:
         """Return (age in seconds, value); (0.0, None) if no output is young enough.
 
-        A `max_age` of 0 disables the cache. An output from the future (the clock went back) is too old.
+        A `max_age` of 0 disables the cache. An output from the future (the clock went back) is too old. After a write
+        of the run that asks (`after`), only what that run has read since will do.
         """
         with self._lock:
             kept = self._kept.get((tenant or "", contract_id, args_hash))
-        if kept is None or max_age <= 0:
+        if kept is None or max_age <= 0 or (after[1] != 0 and kept.after != after) or after[1] < 0:
             return 0.0, None
         age = now - kept.at
         if not 0 <= age <= max_age:

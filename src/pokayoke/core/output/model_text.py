@@ -80,7 +80,7 @@ def _quote_attribute(text: str) -> str:
     return f'"{text}"'
 
 
-def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
+def refusal_text(findings: Iterable[Finding], *, tool: str, advice: str | None = None) -> str:
     """Return the short text (under 600 characters) that a model reads when there is no usable result.
 
     It joins the findings' hints, each once, as many as fit, and counts the rest. A finding without a hint is named
@@ -89,6 +89,7 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
     Args:
         findings: the findings, worst first.
         tool: the tool's name (or the name the model wrote).
+        advice: what to do after an answer that cannot be used; None is what to do after one of a read.
     """
     found = [*findings]
     said: list[str] = []
@@ -102,9 +103,9 @@ def refusal_text(findings: Iterable[Finding], *, tool: str) -> str:
             named = named or name in sentence
         withheld = withheld or (not finding.hint and finding.blame == "tool")
     if withheld:
-        said.append(_WITHHELD_SENTENCE)
+        last = _WITHHELD_SENTENCE if advice is None else advice
         head = f"{name} answered, but the answer cannot be used"
-        said = [f"{head}: {said[0]}", *said[1:]] if said[0] is not _WITHHELD_SENTENCE else [head, *said]
+        said = [f"{head}: {said[0]}", *said[1:], last] if said else [head, last]
     elif not named:
         said = [f"{name}: {said[0]}" if said else f"{name}: the call was not carried out.", *said[1:]]
     return _fit_sentences(said, MAX_REFUSAL)

@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.call import Finding, Raw
+from pokayoke.core.call import Finding, Outcome, Raw
+from pokayoke.core.contract.arguments import has_url_argument
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.dump import dump_exact_size
 from pokayoke.core.json.serialise import serialise, too_large_finding
 from pokayoke.core.json.strict import StrictError, parse
+from pokayoke.core.json.values import is_object, properties_of
 from pokayoke.core.output.content_blocks import ContentBlocks, as_blocks, data_beside_media
 from pokayoke.core.output.envelope import failure_text
 from pokayoke.core.output.html_pages import is_page
@@ -94,16 +96,30 @@ def _receive_other(raw: Any, contract: Contract, limit: int, policy: ToolOutputP
     blocks = as_blocks(raw, schema)
     if blocks is not None:
         return _receive_blocks(blocks, contract, limit)
+    if _is_message(raw) and "content" not in properties_of(schema):
+        what = f"a {type(raw).__name__} is a message or an outcome; return its content"
+        return _from_finding(output_finding("not_serialisable", what))
     if isinstance(raw, str):  # a subclass: a confined path, an enum of texts
         return _receive_text(str.__str__(raw), contract, limit)
     if isinstance(raw, (bytes, bytearray)):
         return _receive_bytes(bytes(raw), contract, limit)
+    if raw is None and contract.text_output:
+        return _from_finding(output_finding("no_data", "the contract promises text, got nothing"))
     if contract.output is None and not contract.unchecked:
         kind = type(raw).__name__
         return _from_finding(
             output_finding("not_text", f"the contract promises text, got {kind}", reason=f"not_text:{kind}")
         )
     return _serialise_object(raw, limit)
+
+
+def _is_message(raw: Any) -> bool:
+    """Return whether a tool returned another guard's or framework's object for a conversation: no result by itself."""
+    if isinstance(raw, Outcome):
+        return True
+    return (
+        not is_object(raw) and hasattr(raw, "content") and (hasattr(raw, "tool_call_id") or hasattr(raw, "tool_calls"))
+    )
 
 
 def output_finding(code: str, message: str, *, at: str = "", reason: str | None = None) -> Finding:
@@ -267,6 +283,7 @@ def _check_media_type(wire: WireResponse, contract: Contract, policy: ToolOutput
     wanted = policy.require_content_type
     if contract.output is not None and contract.extract is None:
         return check_content_type(wire.content_type, wanted)
-    if contract.unchecked and wire.content_type and media_type(wire.content_type) == "text/html":
+    is_html = wire.content_type is not None and media_type(wire.content_type) == "text/html"
+    if contract.unchecked and is_html and not has_url_argument(contract.input):
         return check_content_type(wire.content_type, wanted)
     return None

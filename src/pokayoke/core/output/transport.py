@@ -25,6 +25,8 @@ _TRANSPORT_KEYS = frozenset(
     ("body", "content_type", "status", "status_code", "headers", "url", "reason", "ok", "elapsed", "encoding")
 )
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson")
+NO_EFFECT_STATUS = frozenset((*range(400, 407), 410, 411, *range(413, 418), 421, 422, 426, 428, 429, 431))
+"""Statuses with which a server refuses a request before it acts on it (RFC 9110, 6585)."""
 _PROBLEM_JSON = "application/problem+json"  # RFC 9457: details of an error, at any status
 _TEXT_SUFFIXES = ("+json", "+xml")
 

@@ -10,9 +10,9 @@ envelope, HTML in place of data, schema, invariants. A Python value is serialise
 Checks by kind of contract:
 
 - a schema: all;
-- `"text"`: a string within the cap; a page passes unless `content_type` names another type;
-- none (`unchecked`): the cap, serialisation and a declared envelope; a page is a note, not a
-  finding, unless a response declares it as HTML;
+- `"text"`: a string within the cap, no page and no bare report of a failure;
+- none (`unchecked`): the cap, serialisation, a declared envelope, no page and no bare report of a failure;
+- both: a page passes where `content_type` allows HTML; of a tool that takes a URL it passes as unchecked text;
 - `output_checks="size_only"`: the cap, strict parse, serialisation.
 """
 
@@ -22,17 +22,27 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.call import Finding
+from pokayoke.core.call import EffectStatus, Finding
 from pokayoke.core.check.findings import check_value
+from pokayoke.core.contract.arguments import has_url_argument
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.serialise import SerialisedValue, dump_plain, serialise
 from pokayoke.core.json.strict import parse
-from pokayoke.core.output.envelope import open_envelope, undeclared_error
+from pokayoke.core.output.envelope import (
+    envelope_fields,
+    is_report,
+    open_envelope,
+    reported_failure,
+    undeclared_error,
+)
 from pokayoke.core.output.html_pages import find_page, is_page, may_hold_page
 from pokayoke.core.output.invariants import check_invariants
 from pokayoke.core.output.receive import MAX_DEPTH, ReceivedOutput, output_finding, receive_output
+from pokayoke.core.output.transport import NO_EFFECT_STATUS
 from pokayoke.core.policy import ToolOutputPolicy
+from pokayoke.core.schema.facts import facts_at
 from pokayoke.core.schema.schema import Schema
 
 # A response or a block result has one of these fields.
@@ -51,8 +61,10 @@ class OutputResult(msgspec.Struct, frozen=True, gc=False):
         unchecked: True if the contract says nothing about the output.
         chars: length of the value as the tool sent it, in characters.
         failure: the tool's own words if it reports a failure; then nothing else was checked.
-        notes: remarks that do not stop the output.
+        notes: remarks that do not stop the output; such a one is no evidence that the tool is well again.
         wire: True if the output passed the transport checks.
+        no_effect: True if the reported failure proves that nothing happened.
+        refused: True if the tool itself said no, so that it is over: no lost connection, no server that broke down.
     """
 
     value: Any = None
@@ -64,6 +76,17 @@ class OutputResult(msgspec.Struct, frozen=True, gc=False):
     failure: str | None = None
     notes: tuple[Finding, ...] = ()
     wire: bool = False
+    no_effect: bool = False
+    refused: bool = False
+
+    @property
+    def effect(self) -> EffectStatus:
+        """What this answer of a write says of its effect: a page, or nothing where data belongs, says nothing."""
+        if self.failure is not None:
+            return "none" if self.no_effect else "unknown"
+        is_nothing = bool(self.findings) and self.canonical == b"null" and not self.content
+        is_open = any((row := FINDING_CODES.get(one.code)) and row.leaves_effect_open for one in self.findings)
+        return "unknown" if is_nothing or is_open else "done"
 
     @property
     def ok(self) -> bool:
@@ -86,9 +109,43 @@ def check_output(raw: Any, contract: Contract, *, arguments: dict[str, Any], pol
 def declared_failure(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> str | None:
     """Return the tool's own words if it reports a failure; nothing else is checked."""
     got = receive_output(raw, contract, policy=policy)
-    if got.finding is None and contract.envelope is not None and type(got.value) is not str:
-        return got.failure or open_envelope(got.value, contract.envelope).failure
-    return got.failure
+    failed = _find_failure(got, contract)
+    return None if failed is None else failed.failure
+
+
+def _find_failure(got: ReceivedOutput, contract: Contract) -> OutputResult | None:
+    """Return the judgement on an output by which the tool reports a failure, or None."""
+    result = OutputResult(content=got.content, unchecked=contract.unchecked, wire=got.wire, refused=True)
+    if got.failure is not None:
+        if got.finding is None:
+            return msgspec.structs.replace(result, failure=got.failure)
+        status = got.finding.data["status"]
+        return msgspec.structs.replace(
+            result,
+            failure=got.failure,
+            findings=(got.finding,),
+            no_effect=status in NO_EFFECT_STATUS,
+            refused=isinstance(status, int) and 400 <= status < 500 and status != 408,  # noqa: PLR2004 - RFC 9110
+        )
+    if got.finding is not None or contract.output_checks == "size_only":
+        return None
+    value, envelope = got.value, contract.envelope
+    if envelope is not None and type(value) is not str:
+        opened = open_envelope(value, envelope)
+        if opened.failure is not None:
+            return msgspec.structs.replace(result, failure=opened.failure, no_effect=envelope.no_effect)
+        if opened.finding is None and opened.value is not value:
+            said = reported_failure(opened.value, _data_fields(opened.value, contract))
+            return None if said is None else msgspec.structs.replace(result, failure=said)
+    said = reported_failure(value, (*envelope_fields(envelope), *_data_fields(value, contract)))
+    return None if said is None else msgspec.structs.replace(result, failure=said)
+
+
+def _data_fields(value: Any, contract: Contract) -> tuple[str, ...]:
+    """Return the fields of a report that a read declares, and so returns as data."""
+    if contract.effect != "read" or contract.output is None or not is_report(value):
+        return ()
+    return facts_at(contract.output, ()).properties
 
 
 def _check_output_fast(raw: Any, contract: Contract, policy: ToolOutputPolicy) -> OutputResult | None:
@@ -109,7 +166,9 @@ def _check_output_fast(raw: Any, contract: Contract, policy: ToolOutputPolicy) -
             chars = len(data)
         else:
             return None
-        if not schema.is_valid(value) or may_hold_page(data) or undeclared_error(value, schema.raw) is not None:
+        if not schema.is_valid(value) or may_hold_page(data) or is_report(value):
+            return None
+        if undeclared_error(value, schema.raw) is not None:
             return None
     except Exception:  # noqa: BLE001 - whatever it is, the rooms have a name for it
         return None
@@ -121,38 +180,38 @@ def _check_output_fully(
 ) -> OutputResult:
     """Run all steps on an output."""
     got = receive_output(raw, contract, policy=policy)
-    if got.failure is not None or got.finding is not None:
-        broken = () if got.finding is None else (got.finding,)
-        return OutputResult(None, broken, got.content, failure=got.failure, unchecked=contract.unchecked, wire=got.wire)
+    failed = _find_failure(got, contract)
+    if failed is not None:
+        return failed
+    if got.finding is not None:
+        return OutputResult(None, (got.finding,), got.content, unchecked=contract.unchecked, wire=got.wire)
     value, data = got.value, got.data
     if contract.envelope is not None and type(value) is not str:
         opened = open_envelope(value, contract.envelope)
-        if opened.failure is not None:
-            return OutputResult(
-                content=got.content, failure=opened.failure, unchecked=contract.unchecked, wire=got.wire
-            )
         if opened.finding is not None:
             return OutputResult(findings=(opened.finding,), unchecked=contract.unchecked, wire=got.wire)
         if opened.value is not value:
             value, data = opened.value, dump_compact(opened.value)
+    unchecked = contract.unchecked
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
     if contract.output is None:
         findings, notes = _check_text_page(value, contract)
+        unchecked = unchecked or bool(notes)
         findings = findings or _invariant_findings(contract, value, data, arguments)
     elif contract.output_checks == "full":
         findings, value, data = _check_data(got, value, data, contract, contract.output)
         findings = findings or _invariant_findings(contract, value, data, arguments)
-    return OutputResult(value, findings, got.content, data, contract.unchecked, got.chars, notes=notes, wire=got.wire)
+    return OutputResult(value, findings, got.content, data, unchecked, got.chars, notes=notes, wire=got.wire)
 
 
 def _check_data(
     got: ReceivedOutput, value: Any, data: bytes, contract: Contract, output: Schema
 ) -> tuple[tuple[Finding, ...], Any, bytes]:
     """Check data against its contract: undeclared failures, pages, schema."""
-    found = undeclared_error(got.value, output.raw, contract.envelope)
+    found = undeclared_error(got.value, output.raw, contract.envelope, _data_fields(got.value, contract))
     if found is None and value is not got.value:
-        found = undeclared_error(value, output.raw)
+        found = undeclared_error(value, output.raw, data=_data_fields(value, contract))
     if found is not None:
         return (found,), value, data
     if may_hold_page(data):
@@ -209,16 +268,16 @@ def _invariant_findings(contract: Contract, value: Any, data: bytes, arguments: 
 
 
 def _check_text_page(value: Any, contract: Contract) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Check a page as text: a fetch tool returns pages, unless the contract names another media type.
+    """Check a page as text: a maintenance page with status 200 is no answer, the page that was asked for is one.
 
     Returns:
-        The findings and the notes. A tool without an output contract gets a note: the page is visible, but no
-        contract is broken.
+        The findings and the notes. A tool that takes a URL gets a note, so that the page counts as unchecked text.
     """
     if type(value) is not str or not is_page(value):
         return (), ()
+    declared = (contract.content_type or "").lower()
+    if "html" in declared or "*" in declared:
+        return (), ()
     found = output_finding("html_instead_of_data", "the text is a whole HTML page")
-    declared = (contract.content_type or "*/*").lower()
-    if "html" not in declared and "*" not in declared:
-        return (found,), ()
-    return (), ((found,) if contract.unchecked else ())
+    is_fetched = contract.content_type is None and has_url_argument(contract.input)
+    return ((), (found,)) if is_fetched else ((found,), ())

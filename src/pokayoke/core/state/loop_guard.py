@@ -185,7 +185,8 @@ class TurnHistory:
         self._endings: deque[RoundEntry] = deque(maxlen=size)
         self._freed: set[str] = set()
         self._writes = 0  # that took effect; each makes what was read before it old
-        self._known: OrderedDict[tuple[str, str], tuple[_ResultMark | None, int]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[_ResultMark | None, int, float]] = OrderedDict()
+        self._invalid: OrderedDict[tuple[str, str], None] = OrderedDict()  # of the whole run
 
     def count_outcome(
         self,
@@ -196,6 +197,8 @@ class TurnHistory:
         policy: LoopPolicy,
         *,
         result: bytes | None = None,
+        at: float = 0.0,
+        pause: float | None = None,
     ) -> None:
         """Note how a call ended.
 
@@ -206,6 +209,8 @@ class TurnHistory:
             kinds: all kinds there are.
             policy: which of them are off, and when an equal call counts as a repetition.
             result: the outcome's value as compact JSON, if the caller has it.
+            at: wall-clock second at which the call began.
+            pause: seconds after which an equal call of a tool that polls is no repetition; None if it does not poll.
         """
         tool = outcome.tool
         if outcome.status not in SUCCESSFUL:
@@ -220,9 +225,10 @@ class TurnHistory:
         if outcome.content:  # of pictures and files the text only says how many there are
             mark = hash((mark, _content_hash(outcome.content)))
         seen = (mark, self._writes if effect == "read" else 0)
-        before, times = known.pop(key, _NO_RESULT)
-        times = times + 1 if before == seen else 1
-        known[key] = (seen, times)
+        before, times, last = known.pop(key, _NO_RESULT)
+        repeats, polls = before == seen, pause is not None and at - last >= pause
+        times = times + (not polls) if repeats else 1
+        known[key] = (seen, times, at)
         if len(known) > self._size:
             known.popitem(last=False)
         wrote = effect != "read" and outcome.status == "ok"
@@ -231,7 +237,17 @@ class TurnHistory:
         if times > policy.identical_results and not wrote and _REPEATED_CALL not in policy.off:
             self._endings.append(RoundEntry(tool, _REPEATED_CALL, detail=f"{times} times the same"))
         else:
-            self._endings.append(RoundEntry(tool, progress=wrote or (times == 1 and outcome.status == "ok")))
+            self._endings.append(RoundEntry(tool, progress=wrote or (not repeats and outcome.status == "ok")))
+
+    def is_first_invalid(self, tool: str, signature: str) -> bool:
+        """Note a call with an invalid output. Returns whether it is the first one of this run with these arguments."""
+        key = (tool, signature)
+        if key in self._invalid:
+            return False
+        self._invalid[key] = None
+        if len(self._invalid) > self._size:
+            self._invalid.popitem(last=False)
+        return True
 
     def end_round(self) -> tuple[RoundEntry, ...]:
         """End the round: return how its calls ended, in the order in which they did."""
@@ -264,7 +280,7 @@ class TurnHistory:
 _ResultMark = tuple[int, int]
 """A hash of what a call brought, and how many writes there were before it."""
 
-_NO_RESULT: Final[tuple[_ResultMark | None, int]] = (None, 0)
+_NO_RESULT: Final[tuple[_ResultMark | None, int, float]] = (None, 0, 0.0)
 
 
 def _content_hash(block: Any, depth: int = 5) -> int:

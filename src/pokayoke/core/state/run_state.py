@@ -9,6 +9,7 @@ not be used; the effective mode is the lowest of both.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -20,20 +21,28 @@ _MOST_MESSAGE_IDS: Final = 50
 _RANK: Final[dict[Mode, int]] = {mode: rank for rank, mode in enumerate(_LADDER)}
 
 
-class Taint(msgspec.Struct, frozen=True):
+ANY_IDENTITY: Final = ""
+"""The identity of a taint that ends with any good output of its tool, whatever its arguments."""
+
+
+class Taint(msgspec.Struct, frozen=True, omit_defaults=True):
     """An output that must not be used.
 
     Args:
         tool: the tool it came from.
-        identity: digest of that tool's identity arguments.
+        identity: digest of that tool's identity arguments, or `ANY_IDENTITY`.
         step: the step of the run in which it came.
         reason: what was wrong with it.
+        writes: True if the tool writes: then only a person ends the taint.
+        may_repeat: True if the guard would let the same call of a read run again.
     """
 
     tool: str
     identity: str
     step: int
     reason: str
+    writes: bool = False
+    may_repeat: bool = True
 
 
 class LoopCount(msgspec.Struct, frozen=True):
@@ -136,10 +145,21 @@ def begin_turn(state: RunState, asked: str = "", message_id: str | None = None) 
 
 def latch(state: RunState, taint: Taint) -> RunState:
     """Close the latch for one tool and its identity arguments; of two taints the newer one counts."""
-    kept = tuple(t for t in state.taints if (t.tool, t.identity) != (taint.tool, taint.identity) or t.step > taint.step)
-    if any((t.tool, t.identity) == (taint.tool, taint.identity) for t in kept):
+    known = _find_taint(state, taint)
+    if known is None:
+        return msgspec.structs.replace(state, taints=(*state.taints, taint))
+    if known.step > taint.step:
         return state
-    return msgspec.structs.replace(state, taints=(*kept, taint))
+    return msgspec.structs.replace(state, taints=(*(one for one in state.taints if one is not known), taint))
+
+
+def is_latched(state: RunState, taint: Taint) -> bool:
+    """Return whether the latch is closed for the tool and identity of this taint."""
+    return _find_taint(state, taint) is not None
+
+
+def _find_taint(state: RunState, like: Taint) -> Taint | None:
+    return next((one for one in state.taints if (one.tool, one.identity) == (like.tool, like.identity)), None)
 
 
 def latch_and_stop(state: RunState, taint: Taint, *, stops: bool) -> RunState:
@@ -149,20 +169,39 @@ def latch_and_stop(state: RunState, taint: Taint, *, stops: bool) -> RunState:
 
 
 def unlatch(state: RunState, tool: str, identity: str | None = None, *, step: int | None = None) -> RunState:
-    """Open the latch for one tool (and one identity): a valid output came, or a person said so.
+    """Open the latch for one tool (and one identity), because a person said so.
+
+    Args:
+        state: the run's state.
+        tool: the tool whose output the person takes responsibility for.
+        identity: digest of its identity arguments; None opens for all of them.
+        step: the step of the call that the person was asked about. That says nothing about an output that was asked
+            for later; None is about everything so far.
+    """
+    return _without_taints(
+        state, lambda one: one.tool == tool and identity in (None, one.identity) and (step is None or step >= one.step)
+    )
+
+
+def unlatch_by_output(state: RunState, tool: str, identity: str, step: int) -> RunState:
+    """Open the latch of a read that answered well.
 
     Args:
         state: the run's state.
         tool: the tool whose output is good again.
-        identity: digest of its identity arguments; None opens for all of them.
-        step: the step of the call with the valid output, or with the one that the person was asked about. It says
-            nothing about an output that was asked for later; None is about everything so far.
+        identity: digest of its identity arguments.
+        step: the step of the call with the good output; it says nothing about an output that was asked for later.
     """
-    kept = tuple(
-        taint
-        for taint in state.taints
-        if taint.tool != tool or identity not in (None, taint.identity) or (step is not None and step < taint.step)
+    return _without_taints(
+        state,
+        lambda one: (
+            one.tool == tool and not one.writes and one.identity in (ANY_IDENTITY, identity) and step >= one.step
+        ),
     )
+
+
+def _without_taints(state: RunState, ends: Callable[[Taint], bool]) -> RunState:
+    kept = tuple(taint for taint in state.taints if not ends(taint))
     return state if len(kept) == len(state.taints) else msgspec.structs.replace(state, taints=kept)
 
 
@@ -206,18 +245,33 @@ def _write_block_finding(state: RunState, sources: tuple[str, ...] | None) -> Fi
     relevant = [t for t in state.taints if sources is None or t.tool in sources]
     if not relevant:
         return None
-    taint = relevant[0]
+    taint = next((one for one in relevant if one.writes), relevant[0])
     return Finding(
         code="latched",
         blame="tool",
         message=f"{taint.tool} answered with unusable output in step {taint.step} ({taint.reason})",
-        hint=(
-            f"Nothing was written: the last output of {taint.tool} was unusable. "
-            f"Call {taint.tool} again with the same arguments; writes are possible after a valid output. "
-            "If that call is refused or its output stays unusable, tell the user."
-        ),
+        hint=_latch_hint(taint),
         data={"tool": taint.tool, "step": taint.step},
     )
+
+
+def _latch_hint(taint: Taint) -> str:
+    """Return what a model may do about a closed latch: never a call that the guard would refuse, or a second effect."""
+    if taint.writes:
+        return (
+            f"This write was not started. The last answer of {taint.tool} was unusable, and {taint.tool} may have "
+            "taken effect: do not do it again, neither so nor in another way. Only a person can allow writes again in "
+            "this run; tell the user."
+        )
+    if taint.identity == ANY_IDENTITY:
+        return (
+            f"Nothing was written: the last output of {taint.tool} was too large to be used. "
+            f"Call {taint.tool} for less; writes are possible after an output that can be used."
+        )
+    again = "Tell the user what was not written, and why."
+    if taint.may_repeat:
+        again = f"Call {taint.tool} again with the same arguments; writes are possible after a valid output."
+    return f"Nothing was written: the last output of {taint.tool} was unusable. {again}"
 
 
 class Repeats:

@@ -21,5 +21,11 @@ def clip_at_word(text: str, most: int) -> str:
     return "…" if kept is None else kept[0].rstrip() + "…"
 
 
+def end_sentence(text: str) -> str:
+    """Return a text that ends as a sentence does: a full stop is added where no mark of any script ends it."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?", "…", "。", "！", "？", "؟", "।")) else f"{text}."
+
+
 # Up to the last blank, the next string of compact JSON, or a full stop or comma of a script without blanks.
 _UP_TO_WORD_END = r"""[\s\S]*(?:\s|,(?=")|[\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f])"""

@@ -17,7 +17,7 @@ from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, compensation_finding
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.records import OPEN, Claim, Record
-from pokayoke.core.state.final_answer import Answer, add_not_done, final_answer
+from pokayoke.core.state.final_answer import UNUSABLE, Answer, add_not_done, final_answer, forget_not_done
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import RecordQuery
 
@@ -50,14 +50,14 @@ class CallLog:
 
     Attributes:
         not_done: what did not end well, with reasons, in order; see `add_not_done`.
-        unmet: writes that were tried and not done, as the tool's name and the reason.
+        unmet: writes that did not end well, as the tool's name and the reason (see `final_answer`).
         unrepeated: tool and arguments of this turn's calls that meant a second effect and got the answer of the first.
         open: calls in doubt or under way, and those that wait for a person, by key (a read: by tool).
         refused: calls that would be refused again.
     """
 
     def __init__(self, store: Store, run_id: str, *, named: bool) -> None:
-        self.not_done: dict[str, None] = {}
+        self.not_done: dict[tuple[str, str], None] = {}
         self.unmet: dict[str, tuple[str, str]] = {}
         self.unrepeated: dict[tuple[str, str], None] = {}
         self.open: dict[str, OpenCall] = {}
@@ -65,7 +65,9 @@ class CallLog:
         self._done: OrderedDict[str, str] = OrderedDict()
         self._order: OrderedDict[str, tuple[str, float]] = OrderedDict()  # writes as they ended: tool, and when
         self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
-        self._harmless = True  # False after a write that failed by no more than its tool's word
+        self._unknown: dict[str, str] = {}  # tools of writes that failed and may have taken effect, by key
+        self._unusable: dict[str, str] = {}  # tools of writes that ran, and whose answers were unusable, by key
+        self._claims = 0
         self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
         self._store, self._run_id = store, run_id
         self._recalled, self._new_turn, self._recalling = not named, False, 0
@@ -75,6 +77,11 @@ class CallLog:
     def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock, self._recalling = threading.RLock(), 0
+
+    @property
+    def effects(self) -> int:
+        """A number that every claim changes: 0 before the first, -1 while a write is under way or in doubt."""
+        return -1 if self.open and self.doubtful_tools else self._claims
 
     @property
     def done_tools(self) -> list[str]:
@@ -106,6 +113,7 @@ class CallLog:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
         if not self._recalled:
             self._here.add(claim.key)
+        self._claims += 1
         self.unmet[claim.key] = (claim.tool, "in_doubt")
         matter = self.open[claim.key] = OpenCall(claim.tool, "in_doubt")
         return matter
@@ -114,8 +122,7 @@ class CallLog:
         """Take note of what the ledger has made of a report, whether or not anybody still waits for the call."""
         if record.state in OPEN:
             return
-        if record.state == "completed":
-            self._count_effect(record.key, record.tool)
+        self._count_ending(record)
         with self._lock:
             self._add_to_order(record)
         self.forget_key(record.key)
@@ -150,6 +157,11 @@ class CallLog:
     def record_outcome(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> None:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         key, tool = outcome.key or "", outcome.tool
+        if outcome.status == "invalid_output" and outcome.effect == "done":
+            self.forget_key(key)
+            self._done.pop(key, None)
+            self._unusable[key], self.unmet[key] = tool, (tool, UNUSABLE)
+            return
         if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
             if not self._is_repeat(outcome, key):
                 self._record_unfinished(outcome, call, key, writes=writes)
@@ -157,13 +169,17 @@ class CallLog:
         if self.open or self.unmet:
             self.forget_key(key)
             self.forget_key(tool)
+        if self.not_done:
+            forget_not_done(self.not_done, tool)
         if self.refused:
             self.refused.pop((tool, str(call.arguments)), None)
+        self._unknown.pop(key, None)
         if outcome.status == "replayed" and outcome.findings[0].data.get("new"):
             self.unrepeated[tool, str(call.arguments)] = None
         elif outcome.repeated:
             self.unrepeated.pop((tool, str(call.arguments)), None)
         if outcome.effect == "done":
+            self._unusable.pop(key, None)
             self._count_effect(key, tool, again=outcome.status == "replayed")
 
     @property
@@ -192,18 +208,18 @@ class CallLog:
         with self._lock:
             if self._recalled:  # another thread was faster
                 return
-            stands = {one.key: one.tool for one in known if one.state == "completed" and one.key not in undone}
             here, self._done = self._done, OrderedDict()
             self._long_done.clear()  # those are in the ledger
-            for key, tool in {**stands, **here}.items():
+            for record in known:
+                if record.key not in undone:
+                    self._count_ending(record)
+            for key, tool in here.items():
                 self._count_effect(key, tool)
             after, self._order = self._order, OrderedDict()
             for record in sorted(known, key=lambda record: record.settled_at or record.claimed_at):
                 if record.state not in OPEN and record.key not in after:
                     self._add_to_order(record)
             self._order |= after
-            if any(record.state == "failed_final" for record in known):
-                self._harmless = False
             for record in known:
                 if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
                     continue
@@ -231,7 +247,7 @@ class CallLog:
         """
         certain = self.read_ledger()
         unmet = tuple(one for key, one in tuple(self.unmet.items()) if key not in under_way)
-        doubts = self._find_doubtful(under_way) | {tool: None for tool, why in unmet if why == "in_doubt"}
+        doubts = self._find_doubtful(under_way) | dict.fromkeys(tool for tool, why in unmet if why == "in_doubt")
         return final_answer(
             text,
             self.done_tools,
@@ -241,15 +257,16 @@ class CallLog:
             unrepeated=[tool for tool, _ in tuple(self.unrepeated)],
             fallback=fallback,
             certain=certain,
-            doubts=doubts,
-            harmless=self._harmless,
+            doubts=doubts | dict.fromkeys(self._unknown.values()),
+            unusable=dict.fromkeys(self._unusable.values()),
         )
 
     def _is_repeat(self, outcome: Outcome, key: str) -> bool:
         """Whether a call was refused whose effect stands: nothing of it is left undone."""
         code = outcome.findings[0].code if outcome.findings else ""
         row = FINDING_CODES.get(code)
-        stands = key in self._done and not (row is not None and row.is_other_call)
+        known = key in self._done or key in self._unusable
+        stands = known and not (row is not None and row.is_other_call)
         return outcome.status == "refused" and stands
 
     def _record_unfinished(self, outcome: Outcome, call: ToolCall, key: str, *, writes: bool) -> None:
@@ -258,16 +275,17 @@ class CallLog:
         asked = outcome.approval is not None and outcome.effect == "unknown"
         in_doubt = outcome.status == "in_doubt" or asked
         waits = in_doubt or outcome.status == "pending"
-        if reason != "in_doubt":
+        is_open = in_doubt or outcome.effect == "unknown"
+        if outcome.effect == "none" and not in_doubt:
             add_not_done(self.not_done, outcome)
-        if outcome.effect == "unknown" and not waits:
-            self._harmless = False
+        elif not waits:
+            self._unknown[key or tool] = tool
         if writes:
             # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
-            mark = key if waits or reason in ("approval_denied", "in_doubt") else ""
+            mark = key if waits or is_open or reason == "approval_denied" else ""
             if outcome.status != "refused":  # it began, and this is how it ended
                 self.unmet.pop(key, None)
-            self.unmet[mark or tool] = (tool, "in_doubt" if in_doubt else reason)
+            self.unmet[mark or tool] = (tool, "in_doubt" if is_open else reason)
         if waits:
             self.open[key or tool] = OpenCall(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
         elif outcome.status != "refused" or reason == "approval_denied":
@@ -282,6 +300,17 @@ class CallLog:
             self.refused[matter.tool, str(matter.arguments)] = matter
             if len(self.refused) > _KEPT_REFUSALS:
                 self.refused.popitem(last=False)
+
+    def _count_ending(self, record: Record) -> None:
+        """Count what the ledger knows of a write: an effect, by whether its answer was usable, or a failure."""
+        if record.state == "failed_final":
+            self._unknown[record.key] = record.tool
+        elif record.state == "completed":
+            self._unknown.pop(record.key, None)
+            if record.output_ok:
+                self._count_effect(record.key, record.tool)
+            else:
+                self._unusable[record.key] = record.tool
 
     def _count_effect(self, key: str, tool: str, *, again: bool = False) -> None:
         """Count an effect once. A replay is the same effect, also where there were too many to know its key."""

@@ -79,6 +79,7 @@ class RunMemory:
         self._lock = threading.RLock()
         self._loop, self._answered = state.loop, state.answered
         self._step = state.step
+        self._was_open = state.step > 0
         self._other_calls = state.calls - state.step  # that were counted without a step of this run's
         self._rounds = self._kept_rounds = state.rounds
         self._in_batch = 0
@@ -104,6 +105,12 @@ class RunMemory:
     def round_number(self) -> int:
         """The number of the round that is counted: one call, or the calls of one message."""
         return self._rounds
+
+    @property
+    def effects(self) -> int:
+        """As `RunView.effects`; a run that was open before may have written then."""
+        count = self.matters.effects
+        return count + self._was_open if count >= 0 else count
 
     def next_step(self) -> int:
         """Count a call and return its number."""

@@ -459,6 +459,8 @@ class Run:
             asks=guard.on_ask is not None,
             caller=self.seen.view_caller(self.state.turn, self.progress.round_number, may_ask=self.can_ask),
             meter=guard.switchboard,
+            redact=partial(guard.trace.redact_text_of_call, self.id),
+            effects=self.progress.effects,
         )
 
     def _end_round(self) -> None:

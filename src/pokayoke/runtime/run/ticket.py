@@ -82,4 +82,4 @@ def build_reaction(result: Any, error: BaseException | str | None) -> Reaction:
     """Return what a framework says of its tool, as the hallway reads it. With an error, the result is not looked at."""
     if error is None:
         return Returned(result)
-    return Raised(ToolError(error) if isinstance(error, str) else error)
+    return Raised(ToolError(error), is_text=True) if isinstance(error, str) else Raised(error)

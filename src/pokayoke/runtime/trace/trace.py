@@ -197,6 +197,20 @@ class Trace:
                 self._make_lines([recorded])
             return cast("bytes", recorded.made)
 
+    def redact_text_of_call(self, run_id: str, text: str, marks: tuple[str, ...], arguments: bytes) -> str:
+        """Return a text of a call, such as that of its exception, as the trace would write it.
+
+        Args:
+            run_id: the run of the call.
+            text: the text.
+            marks: names that the tool's contract marks as secret.
+            arguments: those of the call, as JSON: what is secret there is secret in the text.
+        """
+        with self._lock:
+            seen = self.secrets_of_run(run_id)
+            self.redactor.redact_payload(arguments, marks=marks, seen=seen)
+            return self.redactor.redact_text(text, marks=marks, seen=seen)
+
     def secrets_of_run(self, run_id: str | None) -> KnownSecrets:
         """Return the secrets found in a run, for texts of that run that are shown elsewhere.
 
