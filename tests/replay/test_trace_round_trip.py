@@ -11,6 +11,7 @@ from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.scorer import Scorer
+from pokayoke.testing import FrozenClock
 
 ITEM = {"type": "object", "properties": {"id": {"type": "string"}, "token": {"type": "string"}}, "required": ["id"]}
 
@@ -48,6 +49,43 @@ def traced(tmp_path):
         run.call(pokayoke.ToolCall("1", "send", {"amount": 99}))
     guard.close()
     return name
+
+
+def test_a_trace_teaches_effect_and_deadline(tmp_path):
+    """What claims an effect is a write whatever its name, and what never does is a read; deadlines are measured ones."""
+    name = str(tmp_path / "trace.jsonl")
+
+    @pokayoke.tool(effect="read", output="text", name="stock")
+    def look(n: int) -> str:
+        """Look."""
+        return str(n)
+
+    @pokayoke.tool(effect="write", output="text", name="get_order")
+    def order(n: int) -> str:
+        """Order."""
+        return str(n)
+
+    clock = FrozenClock()
+    guard = pokayoke.Guard([look, order], config={"trace": {"path": name}}, clock=clock)
+
+    with guard.run("r") as run:
+        for number in range(60):
+            ticket = run.begin(pokayoke.ToolCall(f"l{number}", "stock", {"n": number}))
+            clock.advance(2.0)
+            run.finish(ticket, result="done")
+            if number < 30:
+                run.call(pokayoke.ToolCall(f"o{number}", "get_order", {"n": number}))
+    guard.close()
+    learners = [Learner(), Learner()]
+    with Source(name) as source:
+        learners[0].add_recordings(source.read_recordings())
+    drafts = {draft.mapping["name"]: draft for draft in learners[0].build_drafts()[0]}
+    assert [(drafts[one].mapping["effect"], drafts[one].mapping["timeout"]) for one in ("stock", "get_order")] == [
+        ("read", 6), ("write", 1),
+    ]  # fmt: skip
+    assert drafts["stock"].notes["effect",] == "none of 60 calls claimed an effect; check it"
+    assert drafts["get_order"].notes["effect",] == "30 of 30 calls claimed an effect; check it"
+    assert drafts["stock"].notes["timeout",] == "seconds; 99 of 100 of 60 calls took up to 2 s, times 3"
 
 
 def test_a_trace_teaches_what_ran_and_replays_as_it_went(tmp_path):

@@ -34,6 +34,9 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         contract: `name@version` that was in force according to the recording, or None.
         used: the arguments the tool received, where the recording distinguishes them from those the model sent.
         ran: False if the recording says that the call was refused and the tool did not run.
+        effect: `read` if the recording says that the tool only read, `write` if it claimed an effect; None if it does
+            not say.
+        seconds: how long the tool took, if it was measured.
         fault: the problem of an answer that is not recorded because it broke its contract.
     """
 
@@ -48,6 +51,8 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     contract: str | None = None
     used: dict[str, Any] | None = None
     ran: bool = True
+    effect: Literal["read", "write"] | None = None
+    seconds: float | None = None
     fault: Finding | None = None
 
 

@@ -9,13 +9,16 @@ Never: memory that grows with the number of calls.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
+from pokayoke.core.call import Effect
 from pokayoke.core.intake import read_arguments
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
@@ -31,6 +34,8 @@ DEADLINE: Final = 30
 DEADLINE_NOTE: Final = "seconds; nothing was measured, this is the usual deadline"
 _MOST_TOOLS: Final = 2_000
 _SLACK: Final = 4
+_LATENCY_SLACK: Final = 3  # times the slowest of a hundred calls
+_LATENCY_STEPS: Final = 8  # counted times per doubling: each is kept to 9 %
 _SMALLEST_CAP: Final = 1_000
 _SCALARS_FROM: Final = 5
 _DATA_PER_CUT: Final = 10
@@ -77,6 +82,8 @@ class ToolEvidence:
         self.longest = 0
         self.values = 0  # answers that were not texts
         self.slots: dict[str, int] = {}
+        self.effects: Counter[str] = Counter()  # of calls whose recording says so
+        self.times: Counter[int] = Counter()  # calls by the logarithm of their seconds
         self.filled: set[str] = set()  # error slots that were filled in good answers too
 
     def add(self, call: Recording, run: str) -> None:
@@ -85,6 +92,10 @@ class ToolEvidence:
         if not call.ran:
             self.refused += 1
             return
+        if call.effect is not None:
+            self.effects[call.effect] += 1
+        if call.seconds is not None:
+            self.times[math.ceil(math.log2(max(call.seconds, 1e-6)) * _LATENCY_STEPS)] += 1
         said = None if call.output is UNSET and not call.is_error else stated_failure(call.output, call.is_error)
         if said is not None:
             self.failed += 1
@@ -118,6 +129,8 @@ class ToolEvidence:
             (self.text, other.text),
         ):
             known.merge(more)
+        self.effects += other.effects
+        self.times += other.times
         self.failed += other.failed
         self.refused += other.refused
         self.invalid += other.invalid
@@ -224,13 +237,14 @@ class Learner:
 
 def build_draft(name: str, watched: ToolEvidence, version: str = "1") -> Draft:
     """Return the contract that a tool's evidence supports."""
-    effect, why = guess_effect(name)
+    effect, why = _find_effect(name, watched)
+    deadline, measured = _find_deadline(watched)
     arguments = infer_schema(watched.arguments, arguments=True)
-    mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": DEADLINE}
+    mapping: dict[str, Any] = {"name": name, "version": version, "effect": effect, "timeout": deadline}
     notes: dict[SchemaPath, str] = {
         ("name",): _describe_calls(watched),
         ("effect",): f"{why}; check it",
-        ("timeout",): DEADLINE_NOTE,
+        ("timeout",): measured,
     }
     _put_schema(mapping, notes, "input_schema", arguments)
     _put_output(watched, mapping, notes)
@@ -238,6 +252,29 @@ def build_draft(name: str, watched: ToolEvidence, version: str = "1") -> Draft:
         mapping["max_chars"] = _round_cap(watched.longest)
         notes[("max_chars",)] = f"the longest of {watched.outputs.samples:,} answers had {watched.longest:,}"
     return Draft(mapping, notes)
+
+
+def _find_effect(name: str, watched: ToolEvidence) -> tuple[Effect, str]:
+    """Return the effect that the recording tells, else the one that the name suggests, and why."""
+    guessed, why = guess_effect(name)
+    reads, writes = watched.effects["read"], watched.effects["write"]
+    if writes and guessed != "destructive":
+        return "write", f"{writes:,} of {reads + writes:,} calls claimed an effect"
+    if reads and not writes:
+        return "read", f"none of {reads:,} calls claimed an effect"
+    return guessed, why
+
+
+def _find_deadline(watched: ToolEvidence) -> tuple[int, str]:
+    """Return a deadline in seconds, and what it rests on: three times what all but one in a hundred calls took."""
+    total, counted = watched.times.total(), 0
+    for step in sorted(watched.times):
+        counted += watched.times[step]
+        if counted >= total * 0.99:
+            slow = 2.0 ** (step / _LATENCY_STEPS)
+            note = f"seconds; 99 of 100 of {total:,} calls took up to {slow:.2g} s, times {_LATENCY_SLACK}"
+            return max(1, math.ceil(slow * _LATENCY_SLACK)), note
+    return DEADLINE, DEADLINE_NOTE
 
 
 def _describe_calls(watched: ToolEvidence) -> str:

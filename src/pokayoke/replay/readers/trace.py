@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -53,7 +53,7 @@ class TraceReader(RecordingReader):
     def _read_call(self, event: dict[str, Any], line: int) -> Iterator[ReadResult]:
         if event.get("decision") in _REPLAYED_DECISIONS:
             return
-        found = _build_recording(event, line)
+        found = _build_recording(event, line, effect="write" if event.get("decision") == "allow" else None)
         if event.get("decision") != "allow" or isinstance(found, UnreadRecord):
             yield found  # a refused call has no other event
             return
@@ -69,7 +69,7 @@ class TraceReader(RecordingReader):
             if "decision" not in event:
                 yield UnreadRecord(line, "the end of a call whose beginning is not in this file")
                 return
-            found = _build_recording(event, line)
+            found = _build_recording(event, line, effect="read")  # whatever claims an effect has an event before it
         yield found if isinstance(found, UnreadRecord) else _with_answer(found, event)
 
 
@@ -83,7 +83,9 @@ def _call_key(event: dict[str, Any]) -> tuple[str, Any, str]:
 
 
 def _with_answer(found: Recording, event: dict[str, Any]) -> Recording:
-    status = identifier_text(event.get("status"))
+    status, took = identifier_text(event.get("status")), event.get("us")
+    if isinstance(took, int):
+        found = msgspec.structs.replace(found, seconds=took / 1e6)
     if status in _INVALID:
         return msgspec.structs.replace(found, fault=_output_finding(event))
     result = event.get("result", UNSET)
@@ -100,7 +102,7 @@ def _output_finding(event: dict[str, Any]) -> Finding:
         return Finding("schema_mismatch", blame="tool", message="the trace does not say what was wrong with the answer")
 
 
-def _build_recording(event: dict[str, Any], line: int) -> ReadResult:
+def _build_recording(event: dict[str, Any], line: int, *, effect: Literal["read", "write"] | None) -> ReadResult:
     """Return the call of an event. The text as the model wrote it counts, if it was kept."""
     raw, used = event.get("raw"), event.get("arguments")
     given = raw if isinstance(raw, str) else used
@@ -116,6 +118,7 @@ def _build_recording(event: dict[str, Any], line: int) -> ReadResult:
         contract=contract if isinstance(contract, str) else None,
         used=used if used is not given and is_object(used) and not _is_stub(used) else None,
         ran=event.get("decision") == "allow",
+        effect=effect,
     )
 
 
