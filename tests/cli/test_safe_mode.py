@@ -90,7 +90,7 @@ def test_open_stops_writes_and_close_lets_them_go_on(shell, ledger):
     assert writes(ledger).ok
     done = shell("safe-mode", "open", "--scope", "*", "--by", "ann", "--reason", "incident 42")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "* is open by ann" in done.stdout
+    assert "safe mode is on for * by ann" in done.stdout
     refused = writes(ledger)
     assert (refused.status, refused.stop_reason) == ("refused", "kill_switch")
     assert "incident 42" in refused.message
@@ -118,8 +118,8 @@ def test_a_person_takes_over_from_the_machine(shell, ledger):
 def test_closing_what_is_closed_changes_nothing(shell, ledger):
     """It says so, and no flip is counted: exit code 0."""
     done = shell("safe-mode", "close", "--scope", "crm", *WHO)
-    assert (done.returncode, done.stdout) == (0, "crm is closed\n")
-    assert "closed already" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "safe mode is off for crm\n")
+    assert "off already" in done.stderr
     store = ledger()
     assert (store.switches(), store.audit()) == ((), ())
     store.close()
@@ -198,6 +198,15 @@ def test_nothing_in_a_reason_reaches_the_terminal_unescaped(shell, ledger):
 
 def test_the_help_shows_how(shell):
     """Each command's help carries an example that can be copied."""
-    assert "pokayoke safe-mode open --scope '*'" in shell("safe-mode", "--help").stdout
-    for command in ("status", "open", "close"):
+    assert "pokayoke safe-mode on --scope '*'" in shell("safe-mode", "--help").stdout
+    for command in ("status", "on", "off"):
         assert f"pokayoke safe-mode {command}" in shell("safe-mode", command, "--help").stdout
+    assert "  open" not in shell("safe-mode", "--help").stdout
+
+
+@pytest.mark.parametrize(("turn_on", "turn_off"), [("on", "off"), ("open", "close")])
+def test_the_words_of_before_still_hold(shell, turn_on, turn_off):
+    """`on` and `off` say what happens to safe mode; `open` and `close`, of the switch, do the same."""
+    shell("ledger", "init")
+    assert json_lines(shell("safe-mode", turn_on, "--scope", "*", *WHO, "--json"))[0]["mode"] == "open"
+    assert json_lines(shell("safe-mode", turn_off, "--scope", "*", *WHO, "--json"))[0]["mode"] == "closed"

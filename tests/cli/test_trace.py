@@ -11,6 +11,7 @@ import time
 import pytest
 import typer
 
+from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli import trace as command
 from pokayoke.cli.trace import BrokenLines, TraceReport, describe_event
 from pokayoke.core.policy import TracePolicy
@@ -77,7 +78,7 @@ def test_the_report_counts_failures_and_turns_saved(shell, file):
         "events": 6, "runs": 2, "runs_at_least": False, "from": 1.0, "to": 3.0,
         "calls": {"get": 1, "pay": 3},
         "failures": {"html_instead_of_data": {"get": 1}, "refuse": {"pay": 1}},
-        "stops": {"invalid_tool_output": 1}, "versions": {}, "shadows": {},
+        "monitored": {}, "stops": {"invalid_tool_output": 1}, "versions": {}, "shadows": {},
         "turns_saved": {"repaired_or_corrected": 1, "replayed": 1},
         "broken_lines": 0,
     }  # fmt: skip
@@ -85,6 +86,23 @@ def test_the_report_counts_failures_and_turns_saved(shell, file):
     assert text.startswith("6 events of 2 runs, ")
     assert "turns saved: 2 (1 repaired or corrected, 1 answered from the ledger)" in text
     assert "1  html_instead_of_data  get" in text
+
+
+def test_the_report_tells_what_enforcing_would_refuse(shell, tmp_path):
+    """Calls that monitor mode let through are counted by the code of the refusal, reads and writes alike."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tools = [
+        Contract.from_schema(name, schema, effect=effect, output_schema="text", handler=lambda n: "ok")
+        for name, effect in (("find", "read"), ("pay", "write"))
+    ]
+    path = tmp_path / "monitored.jsonl"
+    with Guard(tools, config={"mode": "monitor", "trace": {"path": str(path)}}) as guard, guard.run() as run:
+        for number, (tool, n) in enumerate([("find", 1), ("find", "x"), ("find", "y"), ("pay", 1), ("pay", "z")]):
+            run.call(ToolCall(f"c{number}", tool, {"n": n}))
+    report = json.loads(shell("trace", "report", path, "--json").stdout)
+    assert report["monitored"] == {"wrong_type": {"find": 2, "pay": 1}}
+    text = shell("trace", "report", path).stdout
+    assert "would have been refused, but for monitor mode:\n  2  wrong_type  find\n" in text
 
 
 @pytest.mark.parametrize(

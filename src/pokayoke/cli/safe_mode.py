@@ -32,14 +32,14 @@ app = typer.Typer(
 
     pokayoke safe-mode status --store sqlite:///ledger.db
 
-    pokayoke safe-mode open --scope crm_lookup --by ann --reason "returns yesterday's data"
+    pokayoke safe-mode on --scope crm_lookup --by ann --reason "returns yesterday's data"
 
-    pokayoke safe-mode open --scope '*' --by ann --reason "incident 42: stop all writes"
+    pokayoke safe-mode on --scope '*' --by ann --reason "incident 42: stop all writes"
 
-    pokayoke safe-mode close --scope '*' --by ann --reason "repaired, checked three profiles"
+    pokayoke safe-mode off --scope '*' --by ann --reason "repaired, checked three profiles"
 
-    While a tool's switch is open, every write that may build on its outputs is refused, in every run and process
-    that uses the store; reads continue. POKAYOKE_STORE replaces --store.
+    While safe mode is on for a tool (its switch is open), every write that may build on its outputs is refused, in
+    every run and process that uses the store; reads continue. POKAYOKE_STORE replaces --store.
     Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
 ScopeOption = Annotated[
@@ -76,13 +76,14 @@ def status(store: StoreOption = None, json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command("open")
-def open_switch(
+@app.command("open", hidden=True)
+@app.command("on")
+def refuse_writes(
     scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
 ) -> None:
-    """Refuse all writes that may build on a tool's outputs ('*': all writes), until a person closes the switch.
+    """Refuse all writes that may build on a tool's outputs ('*': all writes), until a person turns it off.
 
-    pokayoke safe-mode open --scope crm_lookup --by ann --reason "returns yesterday's data"
+    pokayoke safe-mode on --scope crm_lookup --by ann --reason "returns yesterday's data"
 
     No later write is claimed; one that has started goes on and is not retried.
     """
@@ -94,19 +95,20 @@ def open_switch(
     _print_switch(switch, json=json)
 
 
-@app.command()
-def close(
+@app.command("close", hidden=True)
+@app.command("off")
+def allow_writes(
     scope: ScopeOption, by: ByOption, reason: ReasonOption, store: StoreOption = None, json: JsonOption = False
 ) -> None:
     """Allow writes again. The count of invalid outputs starts anew.
 
-    pokayoke safe-mode close --scope crm_lookup --by ann --reason "repaired, checked three profiles"
+    pokayoke safe-mode off --scope crm_lookup --by ann --reason "repaired, checked three profiles"
     """
     _require_options(scope, by, reason)
     with open_store_option(store) as ledger:
         switch = next((s for s in ledger.switches() if s.scope == scope), Switch(scope))
         if switch.mode == "closed":
-            print_message(f"{scope!r} is closed already; nothing was changed")
+            print_message(f"safe mode is off already for {scope!r}; nothing was changed")
         else:
             switch = _flip_switch(ledger, scope, "closed", by, reason)
     _print_switch(switch, json=json)
@@ -171,4 +173,5 @@ def _print_switch(switch: Switch, *, json: bool) -> None:
         print_data(as_json(struct_to_dict(switch)))
         return
     by = f" by {switch.by} at {format_time(switch.since)}: {switch.reason}" if switch.by else ""
-    print_data(escape_text(f"{switch.scope} is {switch.mode}{by}"))
+    state = "off" if switch.mode == "closed" else "on"
+    print_data(escape_text(f"safe mode is {state} for {switch.scope}{by}"))

@@ -257,6 +257,7 @@ class TraceReport:
         self.runs: set[Any] = set()
         self.calls: Counter[str] = Counter()
         self.failures: Counter[tuple[str, str]] = Counter()
+        self.monitored: Counter[tuple[str, str]] = Counter()
         self.stops: Counter[str] = Counter()
         self.versions: Counter[tuple[str, str]] = Counter()
         self.shadows: Counter[tuple[str, str]] = Counter()
@@ -274,9 +275,6 @@ class TraceReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        failures: dict[str, dict[str, int]] = {}
-        for (kind, tool), count in sorted(self.failures.items()):
-            failures.setdefault(kind, {})[tool] = count
         return {
             "events": self.events,
             "runs": len(self.runs),
@@ -284,7 +282,8 @@ class TraceReport:
             "from": self.first,
             "to": self.last,
             "calls": dict(sorted(self.calls.items())),
-            "failures": failures,
+            "failures": _nest_counts(self.failures),
+            "monitored": _nest_counts(self.monitored),
             "stops": dict(sorted(self.stops.items())),
             "versions": _nest_counts(self.versions),
             "shadows": _nest_counts(self.shadows),
@@ -304,6 +303,8 @@ class TraceReport:
             self.calls[_bound_name(tool, self.calls)] += 1
             if event.get("decision") == "replay":
                 self.replayed += 1
+            if (code := _monitored_code(event)) is not None:
+                _add_pair(self.monitored, (code, tool))
             elif event.get("decision") == "allow" and (event.get("repairs") or event.get("corrections")):
                 self.fixed += 1
         if event["event"] == "shadow":
@@ -313,10 +314,7 @@ class TraceReport:
         if event["event"] == "stop":
             self.stops[_bound_name(str(event.get("reason")), self.stops)] += 1
         elif event.get("ok") is False:
-            pair = (_failure_kind(event), tool)
-            self.failures[
-                pair if pair in self.failures or len(self.failures) < _MOST_NAMES else (_OTHERS, _OTHERS)
-            ] += 1
+            _add_pair(self.failures, (_failure_kind(event), tool))
 
     def _add_version(self, event: Event) -> None:
         """Count a call by the version of its tool: once where it was decided, and again by how it ended."""
@@ -353,6 +351,19 @@ def _bound_name(name: str, counted: Counter[str]) -> str:
     return name if name in counted or len(counted) < _MOST_NAMES else _OTHERS
 
 
+def _add_pair(counted: Counter[tuple[str, str]], pair: tuple[str, str]) -> None:
+    counted[pair if pair in counted or len(counted) < _MOST_NAMES else (_OTHERS, _OTHERS)] += 1
+
+
+def _monitored_code(event: Event) -> str | None:
+    """Return why a call that monitor mode let through would have been refused; None if it would not."""
+    findings = event.get("findings")
+    for finding in findings if is_array(findings) else ():
+        if is_object(finding) and finding.get("code") == "monitored" and is_object(finding.get("data")):
+            return str(finding["data"].get("code"))
+    return None
+
+
 def _failure_kind(event: Event) -> str:
     """Return the kind of a failure: the code of its first finding, else its error or status."""
     findings = event.get("findings")
@@ -373,6 +384,8 @@ def _print_report(report: TraceReport, broken: BrokenLines, *, json: bool) -> No
     print_data(f"calls: {report.calls.total()}   turns saved: {report.turns_saved}"
         f" ({report.fixed} repaired or corrected, {report.replayed} answered from the ledger)")  # fmt: skip
     print_section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
+    rows = [(count, kind, tool) for (kind, tool), count in report.monitored.most_common()]
+    print_section("would have been refused, but for monitor mode", rows)
     print_section("stops", [(count, reason) for reason, count in report.stops.most_common()])
     print_section("calls", [(count, tool) for tool, count in report.calls.most_common()])
     names = [contract.rpartition("@")[0] for contract in _nest_counts(report.versions)]

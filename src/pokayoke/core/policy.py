@@ -140,9 +140,9 @@ class LoopPolicy(_Options, frozen=True, kw_only=True):
     """Bad rounds of one tool, since its last success, that progress of other tools offsets."""
     bad_rounds: PositiveInt = 12
     """Bad rounds of a turn after which the tools are withdrawn despite any progress."""
-    off: tuple[str, ...] = ()
-    """Kinds that are not counted: unknown_tool, repeated_call, tool_failure, invalid_output, invalid_arguments,
-    held_back, refusal, or a kind of your own."""
+    off: tuple[str, ...] | Literal["*"] = ()
+    """Kinds that are not counted, or `*` for all: unknown_tool, repeated_call, tool_failure, invalid_output,
+    invalid_arguments, held_back, refusal, or a kind of your own."""
     instructions: dict[str, str] = {}
     """Instructions for the model when its tools are withdrawn, by kind; `*` for all others."""
     fallback: str | None = None

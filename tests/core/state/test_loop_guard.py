@@ -78,10 +78,17 @@ def test_kinds_are_switched_off_by_name_and_added_by_a_declaration():
     assert failure_kind(failed, kinds) is own
     assert failure_kind(failed, kinds, off=("rate_limited",)) is None
     assert failure_kind(outcome("refused", "unknown_tool"), kinds, off=("unknown_tool",)) is None
+    for every in ("*", ("*",)):  # the host's own kinds, too
+        policy = LoopPolicy(off=every)
+        assert kinds_for(policy, [own]) == kinds
+        assert [failure_kind(one, kinds, policy.off) for one in (failed, outcome("refused", "unknown_tool"))] == [
+            None
+        ] * 2
+        assert without_own_kinds(policy) == policy
 
 
 @pytest.mark.parametrize(
-    "options", [{"off": ("unknwon_tool",)}, {"off": ("*",)}, {"instructions": {"tool_failed": "x"}}]
+    "options", [{"off": ("unknwon_tool",)}, {"off": ("**",)}, {"instructions": {"tool_failed": "x"}}]
 )
 def test_a_kind_nobody_knows_is_an_error(options):
     """A misspelt kind would switch nothing off; the error lists those there are."""
@@ -336,6 +343,7 @@ def test_repetitions_are_not_counted_where_that_is_off():
     """With `repeated_call` off, equal results are never a failure."""
     rounds = TurnHistory()
     found = noted(rounds, *[outcome()] * 9, policy=LoopPolicy(off=("repeated_call",)))
+    assert noted(TurnHistory(), *[outcome()] * 9, policy=LoopPolicy(off="*")) == found
     assert {mark.kind for mark in found} == {""}
 
 

@@ -99,6 +99,7 @@ class TestLoad:
             ("mode: off", ":1: `mode` is 'off'; expected one of 'enforce', 'monitor'."),
             ("budgets:\n  rounds: 0", ":2: `budgets.rounds` is 0; expected int >= 1."),
             ("budgets:\n  rounds: 1.5", ":2: `budgets.rounds` is 1.5; expected int"),
+            ("loop: {off: refusal}", ":1: `loop.off` is 'refusal'; expected a list, or '*'."),
             ("corrections: {read: [foo]}", "`corrections.read[0]` is 'foo'; expected one of 'equivalent'"),
             ("access:\n  roles: {pay: boss}", ":2: `access.roles.pay` is 'boss'; expected list"),
             ("access:\n  roles:\n    see: [a]\n    pay: [5]", ":4: `access.roles.pay[0]` is 5; expected text."),

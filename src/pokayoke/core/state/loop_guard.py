@@ -132,7 +132,7 @@ def failure_kind(outcome: Outcome, kinds: Iterable[Kind], off: Container[str] = 
             and (not kind.blames or blame in kind.blames)
         ):
             # What is switched off must not count as the next kind that would fit.
-            return None if kind.name in off else kind
+            return None if kind.name in off or "*" in off else kind
     return None
 
 
@@ -151,7 +151,9 @@ def kinds_for(policy: LoopPolicy, own: Iterable[Kind] = ()) -> tuple[Kind, ...]:
 def unknown_kinds(policy: LoopPolicy, own: Iterable[Kind] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield each place of a policy that names a kind of failure there is none of, and what is wrong there."""
     names = {kind.name for kind in (*own, *KINDS)}
-    places: list[tuple[str, str | int, str]] = [("off", number, name) for number, name in enumerate(policy.off)]
+    places: list[tuple[str, str | int, str]] = [
+        ("off", number, name) for number, name in enumerate(policy.off) if name != "*"
+    ]
     places += [("instructions", name, name) for name in policy.instructions if name != "*"]
     for option, key, name in places:
         if name not in names:
@@ -163,7 +165,8 @@ def without_own_kinds(policy: LoopPolicy) -> LoopPolicy:
     """Return a policy that names only the kinds every guard knows, for a guard that has none of its own."""
     names = {kind.name for kind in KINDS}
     said = {name: text for name, text in policy.instructions.items() if name in names or name == "*"}
-    return msgspec.structs.replace(policy, off=tuple(name for name in policy.off if name in names), instructions=said)
+    off = policy.off if "*" in policy.off else tuple(name for name in policy.off if name in names)
+    return msgspec.structs.replace(policy, off=off, instructions=said)
 
 
 class TurnHistory:
@@ -234,7 +237,7 @@ class TurnHistory:
         wrote = effect != "read" and outcome.status == "ok"
         if wrote:
             self._writes += 1
-        if times > policy.identical_results and not wrote and _REPEATED_CALL not in policy.off:
+        if times > policy.identical_results and not wrote and not {_REPEATED_CALL, "*"} & set(policy.off):
             self._endings.append(RoundEntry(tool, _REPEATED_CALL, detail=f"{times} times the same"))
         else:
             self._endings.append(RoundEntry(tool, progress=wrote or (not repeats and outcome.status == "ok")))

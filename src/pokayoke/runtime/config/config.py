@@ -178,8 +178,10 @@ def _type_problem(message: str, document: Document) -> str:
     path, kind, got = _resolve_steps(Policy, document.value, steps)
     if of_key:
         return f"{document.location_of(path)}: `{dotted_path(path)}` has a key that is no text."
-    choices = [repr(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
-    expected = f"one of {', '.join(choices)}" if choices else _expected_text(message)
+    said = [one for one in (kind, *get_args(kind)) if get_origin(one) is Literal]
+    choices = ", ".join(repr(choice) for one in said for choice in get_args(one))
+    words = f"one of {choices}" if kind in said else f"a list, or {choices}"
+    expected = words if choices else _expected_text(message)
     return f"{document.location_of(path)}: `{dotted_path(path)}` is {_clip_repr(got)}; expected {expected}."
 
 
