@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 AskCallback = Callable[[Approval], bool | Awaitable[bool | None] | None]
 Ranking = Callable[[str, Sequence[Contract]], Iterable[str]]
+ConfidenceFunction = Callable[[ToolCall], float | None]
 BatchInvoke = Callable[[ToolCall, dict[str, Any]], Any]
 
 
@@ -73,6 +74,7 @@ class GuardPort(Protocol):
     pager: Contract
     rollout: Rollout | None
     on_ask: AskCallback | None
+    confidence: ConfidenceFunction | None
     on_step: Callable[[str], None] | None
     ranking: Ranking | None
 

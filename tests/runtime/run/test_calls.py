@@ -14,7 +14,7 @@ import pokayoke
 from pokayoke import Contract, Guard, Raw, ToolCall, ToolError
 from pokayoke.core.policy import LimitPolicy
 from pokayoke.stores import MemoryStore
-from pokayoke.testing import FailingStore, FrozenClock
+from pokayoke.testing import FailingStore, FrozenClock, ScriptedModel, ask
 
 ORDER_ID = {
     "type": "object",
@@ -851,6 +851,31 @@ def test_an_effect_the_ledger_could_not_record_is_in_doubt(world, driver):
     assert (outcome.status, outcome.effect, codes(outcome)) == ("in_doubt", "done", ["not_recorded"])
     assert driver.call(run, call()).ok is False
     assert len(world.effects) == 1
+
+
+def test_the_host_says_how_sure_it_is_of_a_call(world, driver, caplog):
+    """Its function is asked for each call that does not say so itself; one that raises or says nonsense counts as 0."""
+    asked = []
+
+    def rate(seen):
+        asked.append(seen.id)
+        return {"sure": 0.9, "unsure": 0.1, "silent": None, "odd": 7}[seen.id]
+
+    guard = world.guard(confidence=rate, config={"confidence": {"threshold": 0.5}})
+    run = guard.run("r")
+    for ident, given, status in [
+        ("sure", None, "ok"), ("unsure", None, "refused"), ("unsure", 0.8, "ok"), ("silent", None, "ok"),
+        ("odd", None, "refused"), ("unknown", None, "refused"),
+    ]:  # fmt: skip
+        one = call(arguments={"user": f"{ident} {given}", "amount": 2}, id=ident, confidence=given)
+        assert run.check(one).decision == ("allow" if status == "ok" else "refuse")
+        outcome = driver.call(run, one)
+        assert (outcome.status, codes(outcome)) == (status, [] if status == "ok" else ["low_confidence"])
+    assert asked == [ident for ident in ("sure", "unsure", "silent", "odd", "unknown") for _ in range(2)]
+    assert caplog.messages[-1] == "confidence: the function raised KeyError, so the call is not trusted"
+    model = ScriptedModel([ask("order", user="u9", amount=2), "No."])
+    world.guard(confidence=lambda seen: 0.1).loop(model, "Order.")
+    assert len(world.effects) == 3
 
 
 def test_a_durable_store_needs_a_scope(world, driver, caplog):

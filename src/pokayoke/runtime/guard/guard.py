@@ -38,7 +38,7 @@ from pokayoke.runtime.guard.alerts import Alerts
 from pokayoke.runtime.guard.options import as_clock, as_failure_kinds, as_store, as_tools, share_store
 from pokayoke.runtime.guard.output_counter import OutputMonitor
 from pokayoke.runtime.memory.run_memory import RunMemory
-from pokayoke.runtime.ports import AskCallback, Ranking
+from pokayoke.runtime.ports import AskCallback, ConfidenceFunction, Ranking
 from pokayoke.runtime.run.run import Run, guard_closed_error
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.forks import on_fork
@@ -67,6 +67,8 @@ class Guard:
         on_step: told how far a call has come (`after_claim`, `before_invoke`, `after_invoke`,
             `after_settle`); for tests that stop a process between two steps.
         on_alert: told of a spike of invalid outputs, with an `Alert`; a plain function that only hands over.
+        confidence: how sure the host is of a call, 0 to 1, or None for "cannot say"; asked for every call that does not
+            say so itself, such as those of a loop or an adapter. If it raises, the call counts as 0.
         redactor: takes arguments or a result as JSON values; returns what may be written of them. See the trace.
         ranking: called with a text and the contracts a run may use; returns the names of those that fit, best
             first. It takes the place of the comparison of words where tools are selected (`run.select`).
@@ -94,6 +96,7 @@ class Guard:
         on_ask: AskCallback | None = None,
         on_step: Callable[[str], None] | None = None,
         on_alert: Callable[[Alert], object] | None = None,
+        confidence: ConfidenceFunction | None = None,
         redactor: Callable[[Any], Any] | None = None,
         ranking: Ranking | None = None,
         loop_kinds: Iterable[Kind] = (),
@@ -101,9 +104,9 @@ class Guard:
     ) -> None:
         """Build everything, so that nothing can be wrong later."""
         check_hooks(2, ranking=ranking)
-        check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert, redactor=redactor)
+        check_hooks(on_ask=on_ask, on_step=on_step, on_alert=on_alert, confidence=confidence, redactor=redactor)
         self.clock = as_clock(clock)
-        self.on_ask, self.on_step, self.ranking = on_ask, on_step, ranking
+        self.on_ask, self.on_step, self.ranking, self.confidence = on_ask, on_step, ranking, confidence
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current_policy() if self._file else load_policy(config)
         self.store = as_store(store)

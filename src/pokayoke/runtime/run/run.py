@@ -15,6 +15,8 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+import msgspec
+
 from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.admit import admit_call
@@ -202,7 +204,7 @@ class Run:
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided, but for the store's part (limits, switches, equal writes). Nothing is recorded."""
         prepared = drive_steps(
-            prepare_call(call, self._build_environment(self.progress.step + 1)), SyncDriver(self, None)
+            prepare_call(self._rate_call(call), self._build_environment(self.progress.step + 1)), SyncDriver(self, None)
         )
         return verdict_under(prepared, self.state)
 
@@ -216,7 +218,7 @@ class Run:
         Raises:
             UsageError: there is nothing that runs the tool, or the guard was closed.
         """
-        env = self._next_environment()
+        call, env = self._rate_call(call), self._next_environment()
         steps = run_call(call, env)
         if self.guard.beside is not None:
             steps = self._observe_steps(steps, call, env)
@@ -224,7 +226,7 @@ class Run:
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
-        env = self._next_environment()
+        call, env = self._rate_call(call), self._next_environment()
         steps = run_call(call, env)
         if self.guard.beside is not None:
             steps = self._observe_steps(steps, call, env)
@@ -264,14 +266,14 @@ class Run:
 
         A ticket that is never finished leaves its claim open: the write becomes in doubt.
         """
-        env = self._next_environment()
+        call, env = self._rate_call(call), self._next_environment()
         return self._build_ticket(
             env, call, drive_steps(self._observe_steps(admit_call(call, env), call, env), SyncDriver(self, None))
         )
 
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
-        env = self._next_environment()
+        call, env = self._rate_call(call), self._next_environment()
         return self._build_ticket(
             env, call, await self._adrive_steps(self._observe_steps(admit_call(call, env), call, env))
         )
@@ -436,6 +438,17 @@ class Run:
         if self.view.watched:
             self.guard.refresh()
         return self._build_environment(self.progress.next_step())
+
+    def _rate_call(self, call: ToolCall) -> ToolCall:
+        """Return a call with the confidence that the host's function has in it; 0 if the function fails."""
+        rate = self.guard.confidence
+        if rate is None or call.confidence is not None:
+            return call
+        try:
+            return msgspec.structs.replace(call, confidence=rate(call))
+        except Exception as error:  # noqa: BLE001 - the host's function may raise anything, and no call may fail by it
+            log_problem("confidence", f"the function raised {type(error).__name__}, so the call is not trusted")
+            return msgspec.structs.replace(call, confidence=0.0)
 
     def _build_environment(self, step: int) -> CallEnvironment:
         """Return the environment of the call of this number, as of now.
