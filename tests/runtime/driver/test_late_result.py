@@ -231,7 +231,7 @@ def test_a_write_that_ends_although_its_caller_was_interrupted_is_recorded():
             run.call(pay())
     finally:
         signal.signal(signal.SIGINT, before)
-    assert state(guard) == "executing"
+    assert state(guard) == "in_doubt"
     go.set()
     until(lambda: lates(run))
     assert (lates(run), state(guard)) == ([("returned", True)], "completed")
@@ -479,3 +479,65 @@ def test_a_write_that_reports_a_failure_is_no_proof_that_nothing_was_changed(tmp
         run = guard.run("r")
     assert run.answer(None).text == "I could not finish this safely. It is not known whether pay took effect."
     guard.close()
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("how", ["wait_for", "cancel", "twice"])
+def test_a_cancelled_write_is_in_doubt_at_once(tmp_path, how, kind, timeout):
+    """With its event, whoever cancels it; an equal call does not hear that it is still running, and nothing runs twice."""
+    url = f"sqlite:///{tmp_path}/l.db"
+    if kind == "sqlite":
+        open_store(url, create=True).close()
+    begun = []
+
+    async def slow():
+        begun.append(1)
+        await asyncio.sleep(30)
+
+    async def main():
+        guard = Guard([written(slow, timeout=timeout)], store=url if kind == "sqlite" else None)
+        async with guard.run("r") as run:
+            task = asyncio.ensure_future(run.acall(pay()))
+            if how == "wait_for":
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(task, 0.05)
+            else:
+                await asyncio.sleep(0.05)
+                task.cancel()
+                if how == "twice":
+                    await asyncio.sleep(0)
+                    task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                assert task.cancelled()
+                await asyncio.sleep(0.2 * (how == "twice"))
+            (record,) = guard.store.records(RecordQuery(run_id="r"))
+            assert (record.state, record.failure) == ("in_doubt", "CallerGoneError")
+            assert [(event["event"], event.get("status")) for event in run.trace] == [
+                ("tool_call", None),
+                ("tool_result", "in_doubt"),
+            ]
+            again = await run.acall(pay())
+            assert (again.status, again.findings[0].code) == ("in_doubt", "in_doubt")
+            assert "still running" not in again.text
+            assert run.answer("Paid.").text == "Paid.\n\n[It is not known whether pay took effect.]"
+        guard.close()
+        return again
+
+    asyncio.run(main())
+    assert len(begun) == 1
+
+
+def test_an_interrupted_write_is_in_doubt_at_once():
+    """Ctrl-C in a tool goes through to the host; by then the ledger and the trace know."""
+
+    def handler():
+        raise KeyboardInterrupt
+
+    guard = Guard([written(handler)])
+    run = guard.run("r")
+    with pytest.raises(KeyboardInterrupt):
+        run.call(pay())
+    (record,) = guard.store.records(RecordQuery(run_id="r"))
+    assert record.state == "in_doubt"
+    assert [event["event"] for event in run.trace] == ["tool_call", "tool_result"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pokayoke.core.call import Finding
 from pokayoke.core.flow.steps import (
     Invoke,
+    NotStarted,
     Reaction,
     Settle,
     Step,
@@ -25,7 +26,7 @@ from pokayoke.core.flow.steps import (
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Admission, Claim, Record, Settlement
 from pokayoke.runtime.driver.awaiting import await_in_current_task, await_in_own_task, run_to_end
-from pokayoke.runtime.driver.sync import HANDLERS, SyncDriver, refuse_unreachable
+from pokayoke.runtime.driver.sync import HANDLERS, SyncDriver, is_running_write, refuse_unreachable
 from pokayoke.runtime.memory.call_log import OpenCall
 from pokayoke.runtime.threads.coroutines import run_in_thread
 from pokayoke.runtime.threads.worker_pool import LateCallback, ignore_result
@@ -94,6 +95,15 @@ class AsyncDriver(SyncDriver):
             run_to_end(self.settle_with_pauses(step), lambda: run_in_thread(thread.settle_with_pauses(step)))
         )
 
+    async def aend_without_caller(self, walk: Generator[Step, Any, Any]) -> None:
+        """`end_without_caller`, which a second cancellation does not stop."""
+        if not self._guard.store.needs_await:
+            self.end_without_caller(walk)
+            return
+        ending = run_to_end(adrive_steps(walk, AsyncDriver(self._run, None), (self.gone, 0.0)))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(ending)
+
     # -- how an asynchronous caller waits --------------------------------------------------------
 
     async def pause(self, seconds: float) -> None:
@@ -136,6 +146,8 @@ class AsyncDriver(SyncDriver):
             await asyncio.wait({done}, timeout=limit)
         except asyncio.CancelledError:
             self._guard.workers.desert_job(job, late)
+            if isinstance(job.reaction, NotStarted):
+                self.gone = job.reaction
             raise
         if job.reaction is None and self._guard.workers.give_up(job, late):
             return TimedOut(limit)
@@ -146,13 +158,20 @@ class AsyncDriver(SyncDriver):
 _ASYNC_HANDLERS: Final[dict[type, Callable[[AsyncDriver, Any], Any]]] = {**HANDLERS, Settle: AsyncDriver.settle_claim}
 
 
-async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver) -> T:
+async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver, first: Any = None) -> T:
     """`drive_steps` for asynchronous callers."""
     try:
-        step = next(walk)
+        step = walk.send(first)
         while True:
-            answer = _ASYNC_HANDLERS[type(step)](world, step)
-            step = walk.send(await answer if type(answer) is CoroutineType else answer)
+            try:
+                answer = _ASYNC_HANDLERS[type(step)](world, step)
+                if type(answer) is CoroutineType:
+                    answer = await answer
+            except (asyncio.CancelledError, KeyboardInterrupt):
+                if is_running_write(step):
+                    await world.aend_without_caller(walk)
+                raise
+            step = walk.send(answer)
     except StopIteration as end:
         if world.misuse is not None:
             raise world.misuse from None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -74,6 +74,17 @@ Answer: TypeAlias = T | Coroutine[Any, Any, T]
 """What a step is answered with, or the wait for it."""
 
 
+class CallerGoneError(Exception):
+    """What becomes of a write whose caller was interrupted or cancelled while it ran: it is in doubt at once."""
+
+    def __str__(self) -> str:
+        """Return why nobody knows what became of it."""
+        return "its caller was interrupted or cancelled while it ran"
+
+
+_CALLER_GONE: Final[Reaction] = Raised(CallerGoneError())
+
+
 class SyncDriver:
     """Performs the steps of one call for a synchronous caller.
 
@@ -82,7 +93,7 @@ class SyncDriver:
         invoke: a framework's continuation that runs the tool; None calls the contract's handler.
     """
 
-    __slots__ = ("_guard", "_invoke", "_run", "misuse")
+    __slots__ = ("_guard", "_invoke", "_run", "gone", "misuse")
     may_wait: ClassVar[bool] = False
     """Whether the caller has an event loop, in which a step waits."""
 
@@ -91,6 +102,11 @@ class SyncDriver:
         self._run, self._guard = run, run.guard
         self._invoke = None if invoke is None else as_function(invoke, "invoke")
         self.misuse: UsageError | None = None
+        self.gone = _CALLER_GONE
+
+    def end_without_caller(self, walk: Generator[Step, Any, Any]) -> Any:
+        """End a write whose caller is gone: its claim is settled, its events are written."""
+        return drive_steps(walk, SyncDriver(self._run, None), (self.gone, 0.0))
 
     # -- steps that never wait ---------------------------------------------------------------
 
@@ -413,6 +429,11 @@ def needs_person(answer: Admission) -> bool:
     return answer.kind == "pending" or (answer.finding is not None and answer.finding.code == "approval_expired")
 
 
+def is_running_write(step: Step) -> bool:
+    """Return whether a step runs a tool whose effect somebody has to know of."""
+    return isinstance(step, Invoke) and step.claim is not None
+
+
 HANDLERS: dict[type, Callable[[SyncDriver, Any], Any]] = {
     ResolvePaths: SyncDriver.resolve_paths,
     ChangeState: SyncDriver.change_state,
@@ -432,14 +453,25 @@ HANDLERS: dict[type, Callable[[SyncDriver, Any], Any]] = {
 }
 
 
-def drive_steps(walk: Generator[Step, Any, T], world: SyncDriver) -> T:
-    """Perform the steps of a call in order and return what its generator returns."""
+def drive_steps(walk: Generator[Step, Any, T], world: SyncDriver, first: Any = None) -> T:
+    """Perform the steps of a call in order and return what its generator returns.
+
+    Args:
+        walk: the generator.
+        world: performs the steps.
+        first: the answer to the step that the generator waits for; None starts it.
+    """
     try:
-        step = next(walk)
+        step = walk.send(first)
         while True:
-            answer: Any = HANDLERS[type(step)](world, step)
-            if type(answer) is _COROUTINE:
-                answer = run_in_thread(answer)
+            try:
+                answer: Any = HANDLERS[type(step)](world, step)
+                if type(answer) is _COROUTINE:
+                    answer = run_in_thread(answer)
+            except KeyboardInterrupt:
+                if is_running_write(step):
+                    world.end_without_caller(walk)
+                raise
             step = walk.send(answer)
     except StopIteration as end:
         if world.misuse is not None:
