@@ -66,7 +66,7 @@ def contracts(done):
         return lambda **arguments: done.append(name) or {}
 
     plan = {"type": "object", "properties": {"plan": {"enum": ["free", "pro"]}}, "required": ["plan"]}
-    rows = (("tag", {}), ("mail", {"sources": ("crm",)}), ("log", {"sources": ("tax",)}), ("ping", {"sources": ()}))
+    rows = (("tag", {}), ("mail", {"sources": ("crm",)}), ("log", {"sources": ("ping",)}), ("ping", {"sources": ()}))
     return [
         Contract.from_schema("crm", {"type": "object"}, effect="read", output_schema=plan, handler=lambda **_: {"plan": "pro"}),
         *(Contract.from_schema(name, {"type": "object"}, output_schema={}, handler=wrote(name), **more) for name, more in rows),

@@ -93,11 +93,13 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
 def _find_conflicts(material: LoadedSources) -> Iterator[SourceProblem]:
     """Yield what is wrong between tools: names that cannot be told apart, missing output contracts."""
     from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - the rooms are loaded on use
+    from pokayoke.runtime.tools.view import unknown_names_report  # noqa: PLC0415 - as above
 
-    told: set[str] = set()
+    policy, told = _policy_without_files(material), set[str]()
     for contracts in _split_by_version(material.contracts):
+        told.add(unknown_names_report(contracts, policy))  # `unknown_name_problems` says where each stands
         try:
-            Guard(contracts, config=_policy_without_files(material)).close()
+            Guard(contracts, config=policy).close()
         except ConfigurationError as error:
             if str(error) not in told:
                 yield SourceProblem("tools", "the tools together", str(error))

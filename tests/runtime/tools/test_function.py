@@ -226,6 +226,9 @@ def test_output_wins_over_the_annotation():
     assert tool(output=True)(work).output_schema is True
     assert tool(output="text")(work).text_output
 
+    with pytest.raises(ContractError, match="with output="):
+        tool(output_schema={"type": "null"})(work)
+
     @tool
     def silent():
         """Promise nothing."""

@@ -144,7 +144,7 @@ def test_a_name_of_no_tool_is_the_programmers_mistake():
         run.tools(names=["find_photo", "find_fligth"])
     with pytest.raises(UsageError, match=r"'xyz'.* Known: archive_contract, "):
         run.tools(names=["xyz"])
-    guard.replace(catalogue()[:3])
+    guard.replace([one for one in catalogue() if one.name != "find_photo"])
     with pytest.raises(UsageError, match="'find_photo'"):
         run.tools(names=["find_photo"])
 

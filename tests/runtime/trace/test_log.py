@@ -68,11 +68,12 @@ def test_a_lost_line_is_logged_once_until_it_is_over(trace, caplog, monkeypatch)
     assert trace.dropped_count == 3
 
 
-def test_a_name_that_means_no_tool_is_logged_with_the_first_run(caplog):
-    """A misspelt tool in the configuration switches nothing off in silence."""
-    tag = Contract.from_schema("tag", {"type": "object"}, output_schema={"type": "object"})
-    guard = Guard([tag], config={"approvals": {"tools": ["tagg"]}})
+def test_a_validator_that_a_schema_hides_is_logged_with_the_first_run(caplog):
+    """What the guard has to say of its tools is told once."""
+    made = {"before_validators": ("text",), "output_schema": {"type": "object"}}
+    guard = Guard([Contract.from_schema("tag", {"type": "object", "properties": {"text": {}}}, **made)])
     guard.run()
     guard.run()
     (message,) = caplog.messages
-    assert message.startswith("config: `approvals.tools[0]` names 'tagg', which matches no tool")
+    assert message.startswith("config: ")
+    assert "tag@1" in message

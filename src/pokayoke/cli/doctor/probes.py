@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pokayoke.core.call import Outcome, Raw, ToolCall
+from pokayoke.core.catalogue.unknown_names import named_tools
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import AccessPolicy, ApprovalPolicy, BudgetPolicy, Policy
 from pokayoke.core.versions.lock import ContractLock, StepReason, add_version, promote_candidate, start_canary
@@ -106,8 +107,9 @@ def relax_policy(policy: Policy) -> Policy:
 
 
 def build_guard(policy: Policy, *tools: ProbeTool) -> Guard:
-    """Return a guard with these tools, under this policy."""
-    return Guard([tool.contract for tool in tools], config=policy)
+    """Return a guard with these tools, under this policy; further tools that it names stand beside them."""
+    others = {name for _, name in named_tools(policy)} - {tool.contract.name for tool in tools}
+    return Guard([tool.contract for tool in (*tools, *map(ProbeTool, sorted(others)))], config=policy)
 
 
 def call_once(

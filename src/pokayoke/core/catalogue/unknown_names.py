@@ -2,7 +2,7 @@
 
 In: a policy, and the tools of a guard or a command.
 Out: the place of each such name, and the nearest known name.
-Never: an error. The same configuration may serve other tools too.
+Never: an error: a guard refuses to be built, a command reports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def unknown_names(
     """
     names = {contract.name for contract in contracts}
     known = names | set(also)
-    for place, name in _named_tools(policy):
+    for place, name in named_tools(policy):
         if name not in known:
             yield place, f"names {name!r}, which matches no tool, so it has no effect. {did_you_mean([name], names)}"
     for number, limit in enumerate(policy.limits):
@@ -64,7 +64,8 @@ def unknown_sources(contracts: Sequence[Contract], also: Iterable[str] = ()) -> 
                 yield contract.id, f"{wrong} {did_you_mean([name], names)}"
 
 
-def _named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
+def named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
+    """Yield each place of a policy that names a tool, and the name."""
     access = policy.access
     for key, names in (("allow", access.allow), ("deny", access.deny)):
         yield from ((("access", key, number), name) for number, name in enumerate(names))

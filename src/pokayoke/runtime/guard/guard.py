@@ -82,6 +82,8 @@ class Guard:
     Raises:
         ContractError: two tools cannot be told apart, one lacks what strict mode demands, or one is not what is
             locked under its version.
+        ConfigurationError: the policy or a contract names a tool or an argument that there is not: a misspelt
+            protection would protect nothing.
         PolicyError: the configuration is wrong.
         StoreError: the store cannot be opened.
     """
@@ -414,9 +416,10 @@ class Guard:
             tools = tuple(resolve_roots(one) if isinstance(one, Contract) else one for one in as_tools(given))
             contracts, use = rollout.prepare_swap(tools, policy, self.view)
         require_output_contract(contracts, policy.validation.tool_output)
+        if misspelt := unknown_names_report(contracts, policy):
+            raise ConfigurationError(misspelt)
         use()
-        reports = (unknown_names_report(contracts, policy), hidden_validators_report(contracts))
-        self._strange = "\n".join(filter(None, reports))
+        self._strange = hidden_validators_report(contracts)
         self.switchboard.enabled = policy.safe_mode.kill_switch and policy.mode == "enforce"
         self.snapshot: Snapshot = self.view.snapshot
         self._given, self._refused = tools, None

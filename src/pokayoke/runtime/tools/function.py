@@ -103,6 +103,8 @@ def from_function(
         raise ContractError(f"{function!r} has no name: give one with name=")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ContractError(f"{named} is a generator, whose items come after it has returned. Return a list")
+    if "output_schema" in fields:
+        raise ContractError(f"{named}: say what it returns with output=, which takes a schema, too; not output_schema=")
     from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - loaded with the first tool
     from pokayoke.runtime.tools.docstring import read_docstring  # noqa: PLC0415 - as above
 
