@@ -261,3 +261,5 @@ class Policy(_Options, frozen=True, kw_only=True):
     context: ContextPolicy = ContextPolicy()
     trace: TracePolicy = TracePolicy()
     alerts: AlertPolicy = AlertPolicy()
+    words: dict[str, str] = {}
+    """Your own sentences for users, such as translations, by the names in `pokayoke.core.state.words.WORDS`."""

@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 
 from pokayoke.core.call import Outcome, StopReason
-from pokayoke.core.state.final_answer import REASON_WORDS, UNUSABLE, add_not_done, final_answer
+from pokayoke.core.state.final_answer import UNUSABLE, add_not_done, final_answer
+from pokayoke.core.state.words import REASON_WORDS
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,9 @@ class TestLoad:
             ("mode: off", ":1: `mode` is 'off'; expected one of 'enforce', 'monitor'."),
             ("budgets:\n  rounds: 0", ":2: `budgets.rounds` is 0; expected int >= 1."),
             ("budgets:\n  rounds: 1.5", ":2: `budgets.rounds` is 1.5; expected int"),
+            ("words: {doen: x}", ":1: `words.doen` is no sentence there is. Sentences: unfinished, done,"),
+            ("words: {done: Erledigt}", "is 'Erledigt'; it holds {tools}, such as 'Done: {tools}.'"),
+            ("words: {more: '{tools}'}", "is '{tools}'; it holds no {place}, such as 'and more'"),
             ("loop: {off: refusal}", ":1: `loop.off` is 'refusal'; expected a list, or '*'."),
             ("corrections: {read: [foo]}", "`corrections.read[0]` is 'foo'; expected one of 'equivalent'"),
             ("access:\n  roles: {pay: boss}", ":2: `access.roles.pay` is 'boss'; expected list"),
@@ -316,7 +319,7 @@ class TestSchema:
     def test_every_key_is_checked_and_says_where(self, path, key):
         """A wrong kind of value, and a misspelling, are told with file, line and key, and what would be right."""
         place = "".join(f"[{step}]" if step == 0 else f".{step}" for step in key)[1:]
-        path.write_text(written(key, "3" if key in SECTIONS or key[-1] in ("roles", "instructions") else "{}"))
+        path.write_text(written(key, "3" if key in SECTIONS or key[-1] in ("roles", "instructions", "words") else "{}"))
         with pytest.raises(PolicyError) as wrong:
             load_policy(path)
         told = [line for line in str(wrong.value).splitlines() if f"`{place}`" in line]

@@ -11,26 +11,11 @@ import msgspec
 
 from pokayoke.core.call import Outcome, StopReason
 from pokayoke.core.host_input import as_answer
+from pokayoke.core.state.words import REASON_WORDS, WORDS, say
 from pokayoke.core.text.neutralise import neutralise
 
 UNUSABLE: Final = "unusable"
 """The reason of a write that ran, and whose answer was unusable; beside stop reasons."""
-REASON_WORDS: Final[Mapping[str, str]] = {
-    "unknown_tool": "there is no such tool",
-    "invalid_arguments": "the details did not fit",
-    "low_confidence": "it was not clear enough what to do",
-    "permission_denied": "it is not permitted",
-    "approval_denied": "a person said no",
-    "awaiting_approval": "it waits for a person",
-    "quota_exceeded": "a limit is used up",
-    "invalid_tool_output": "an answer it may build on was unusable",
-    "tool_failure": "the tool failed",
-    "loop_detected": "it was tried too often",
-    "context_overflow": "the conversation has become too long",
-    "budget_exhausted": "the budget is used up",
-    "kill_switch": "it is switched off at the moment",
-}
-"""Why something was not done, in words for users, by stop reason."""
 _MAX_NAMES = 20
 _NAME_CHARS = 64
 
@@ -61,6 +46,7 @@ def final_answer(
     certain: bool = True,
     doubts: Collection[str] = (),
     unusable: Collection[str] = (),
+    words: Mapping[str, str] = WORDS,
 ) -> Answer:
     """Accept or replace the model's last text.
 
@@ -79,61 +65,64 @@ def final_answer(
         certain: False if there may be writes that are not in `done`, because the ledger cannot be read.
         doubts: tools of writes of which nobody knows whether they took effect.
         unusable: tools of writes that ran, and whose answers were unusable.
+        words: the host's own sentences; see `WORDS`.
 
     Raises:
         UsageError: what the model wrote is neither a text nor None.
     """
     text = as_answer(text)
     if text is not None and text.strip():
-        note = " ".join(filter(None, (_unmet_note(unmet), _unrepeated_sentence(unrepeated))))
-        shown = f"{text}\n\n[{note}]" if note else text
+        note = " ".join(filter(None, (_unmet_note(unmet, words), _list_tools(words, "unrepeated", unrepeated))))
+        shown = f"{text}\n\n{say(words, 'note', note=note)}" if note else text
         return Answer(
             shown, verified=certain and not note and stop_reason in (None, "success"), stop_reason=stop_reason
         )
     if fallback and fallback.strip():
         return Answer(fallback, verified=False, stop_reason=stop_reason)
-    times = [name if count == 1 else f"{name} ({count} times)" for name, count in Counter(done).items()]
+    times = [
+        name if count == 1 else say(words, "several_times", tool=name, count=str(count))
+        for name, count in Counter(done).items()
+    ]
     unchanged = certain and not doubts and not unusable
     parts = (
-        "I could not finish this safely.",
-        f"Done: {', '.join(times)}." if done else "Nothing was changed." if unchanged else "",
-        _unusable_sentence(unusable),
-        _unrepeated_sentence(unrepeated),
-        _doubts_sentence(doubts),
-        "" if certain else "What was changed before cannot be looked up now.",
-        _not_done_sentence(not_done),
+        say(words, "unfinished"),
+        say(words, "done", tools=", ".join(times)) if done else say(words, "unchanged") if unchanged else "",
+        _list_unusable(words, unusable),
+        _list_tools(words, "unrepeated", unrepeated),
+        _list_tools(words, "in_doubt", doubts),
+        "" if certain else say(words, "unknown_before"),
+        _list_not_done(words, not_done),
     )
     return Answer(" ".join(filter(None, parts)), verified=False, stop_reason=stop_reason)
 
 
-def _unmet_note(unmet: Collection[tuple[str, str]]) -> str:
+def _unmet_note(unmet: Collection[tuple[str, str]], words: Mapping[str, str]) -> str:
     """What is said of the writes that a text may claim: what may have happened is not told as not done."""
     failed = dict(one for one in unmet if one[1] not in ("in_doubt", UNUSABLE))
     parts = (
-        _not_done_sentence(failed.items()),
-        _unusable_sentence(dict.fromkeys(tool for tool, reason in unmet if reason == UNUSABLE)),
-        _doubts_sentence(dict.fromkeys(tool for tool, reason in unmet if reason == "in_doubt")),
+        _list_not_done(words, failed.items()),
+        _list_unusable(words, dict.fromkeys(tool for tool, reason in unmet if reason == UNUSABLE)),
+        _list_tools(words, "in_doubt", [tool for tool, reason in unmet if reason == "in_doubt"]),
     )
     return " ".join(filter(None, parts))
 
 
-def _not_done_sentence(not_done: Collection[tuple[str, str]]) -> str:
-    named = [f"{tool} ({REASON_WORDS.get(why, 'it could not be done')})" for tool, why in not_done]
-    more = ["and more"] * (len(named) > _MAX_NAMES)
-    return f"Not done: {', '.join([*named[:_MAX_NAMES], *more])}." if named else ""
+def _list_not_done(words: Mapping[str, str], not_done: Collection[tuple[str, str]]) -> str:
+    named = [
+        say(words, "reason", tool=tool, reason=say(words, why if why in REASON_WORDS else "other"))
+        for tool, why in not_done
+    ]
+    more = [say(words, "more")] * (len(named) > _MAX_NAMES)
+    return say(words, "not_done", tools=", ".join([*named[:_MAX_NAMES], *more])) if named else ""
 
 
-def _unusable_sentence(tools: Collection[str]) -> str:
-    ran = f"{', '.join([*tools][:_MAX_NAMES])} ran"
-    return f"{ran}, but {'its answer was' if len(tools) == 1 else 'their answers were'} unusable." if tools else ""
+def _list_unusable(words: Mapping[str, str], tools: Collection[str]) -> str:
+    return _list_tools(words, "unusable" if len(tools) == 1 else "several_unusable", tools)
 
 
-def _unrepeated_sentence(tools: Collection[str]) -> str:
-    return f"Not run a second time: {', '.join([*dict.fromkeys(tools)][:_MAX_NAMES])}." if tools else ""
-
-
-def _doubts_sentence(doubts: Collection[str]) -> str:
-    return f"It is not known whether {', '.join([*doubts][:_MAX_NAMES])} took effect." if doubts else ""
+def _list_tools(words: Mapping[str, str], key: str, tools: Collection[str]) -> str:
+    """Return a sentence about tools, each named once; nothing about none."""
+    return say(words, key, tools=", ".join([*dict.fromkeys(tools)][:_MAX_NAMES])) if tools else ""
 
 
 def add_not_done(not_done: dict[tuple[str, str], None], outcome: Outcome) -> None:

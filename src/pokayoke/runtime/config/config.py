@@ -21,6 +21,7 @@ import msgspec
 
 from pokayoke.core.contract.limits import limit_problems
 from pokayoke.core.policy import WEBHOOK_URL, Policy, TracePolicy
+from pokayoke.core.state.words import find_word_problems
 from pokayoke.core.text.regex import compile_pattern
 from pokayoke.errors import PolicyError
 from pokayoke.runtime.config.yaml_reader import Document, DocumentError, read_document
@@ -258,6 +259,7 @@ def _find_contradictions(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
     webhook = policy.approvals.webhook.url
     if webhook is not None and not WEBHOOK_URL.fullmatch(webhook):
         yield ("approvals", "webhook", "url"), "is neither https:// nor http:// to this machine, without a password."
+    yield from ((("words", key), f"{problem}.") for key, problem in find_word_problems(policy.words))
     yield from _trace_contradictions(policy.trace)
 
 

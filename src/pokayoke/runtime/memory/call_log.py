@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
@@ -18,6 +18,7 @@ from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, compensation_
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.records import OPEN, Claim, Record
 from pokayoke.core.state.final_answer import UNUSABLE, Answer, add_not_done, final_answer, forget_not_done
+from pokayoke.core.state.words import WORDS
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import RecordQuery
 
@@ -235,7 +236,12 @@ class CallLog:
         return self.open_reason or ("success" if certain and well else None)
 
     def check_answer(
-        self, text: str | None, reason: StopReason | None, fallback: str | None, under_way: Collection[str] = ()
+        self,
+        text: str | None,
+        reason: StopReason | None,
+        fallback: str | None,
+        under_way: Collection[str] = (),
+        words: Mapping[str, str] = WORDS,
     ) -> Answer:
         """Check the model's last answer against what is known.
 
@@ -244,6 +250,7 @@ class CallLog:
             reason: why the run ended, if it has.
             fallback: stands in for an answer that says nothing.
             under_way: keys of the writes inside of which a model answers, as that of an agent that a tool asks.
+            words: the host's own sentences.
         """
         certain = self.read_ledger()
         unmet = tuple(one for key, one in tuple(self.unmet.items()) if key not in under_way)
@@ -259,6 +266,7 @@ class CallLog:
             certain=certain,
             doubts=doubts | dict.fromkeys(self._unknown.values()),
             unusable=dict.fromkeys(self._unusable.values()),
+            words=words,
         )
 
     def _is_repeat(self, outcome: Outcome, key: str) -> bool:

@@ -345,8 +345,10 @@ class Run:
         """Check the model's last answer: its own text if it says something, else an honest fallback."""
         self._end_round()
         self.progress.end_turn()
-        fallback = self.snapshot.policy.loop.fallback
-        return self.progress.matters.check_answer(text, self.stop_reason, fallback, effects_in_progress())
+        policy = self.snapshot.policy
+        return self.progress.matters.check_answer(
+            text, self.stop_reason, policy.loop.fallback, effects_in_progress(), policy.words
+        )
 
     # -- opening and closing -----------------------------------------------------------------------
 
