@@ -5,16 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pokayoke.core.state.run_state import (
+    ANY_IDENTITY,
     Repeats,
     RunState,
     Taint,
     begin_turn,
     block_finding,
     budget_finding,
+    is_latched,
     latch,
     repeated_finding,
     step_down_to,
     unlatch,
+    unlatch_by_output,
 )
 
 MODES = ("normal", "safe_mode", "final_answer", "stopped")
@@ -99,6 +102,27 @@ def test_a_newer_taint_replaces_the_older_of_the_same_thing():
     assert [taint.step for taint in state.taints] == [4]
     assert latch(state, TAINT) is state
     assert len(latch(state, Taint("profile", "id-2", 5, "x")).taints) == 2
+
+
+def test_a_good_output_opens_only_the_latch_of_a_read():
+    """Of the same identity, or of any where the taint says so, and not one that was asked for later."""
+    any_of, write = Taint("search", ANY_IDENTITY, 3, "big"), Taint("pay", "id-1", 3, "x", writes=True)
+    state = latch(latch(latch(RunState("r"), TAINT), any_of), write)
+    assert is_latched(state, any_of)
+    assert not is_latched(state, Taint("search", "id-1", 3, "big"))
+    for tool, identity, step in (("pay", "id-1", 9), ("search", "id-7", 2), ("profile", "id-2", 9), ("other", "", 9)):
+        assert unlatch_by_output(state, tool, identity, step) is state
+    assert unlatch_by_output(state, "search", "id-7", 3).taints == (TAINT, write)
+    assert unlatch_by_output(state, "profile", "id-1", 3).taints == (any_of, write)
+    assert unlatch(state, "pay").taints == (TAINT, any_of)
+    assert latch(state, Taint("search", ANY_IDENTITY, 2, "older")) is state
+
+
+def test_the_latch_names_the_write_first():
+    """Only a person ends that taint, so it is of no use to ask another tool."""
+    state = latch(latch(RunState("r"), TAINT), Taint("pay", "id-1", 4, "x", writes=True))
+    assert "Only a person" in block_finding(state, "write", None).hint
+    assert "Only a person" not in block_finding(state, "write", ("profile",)).hint
 
 
 @pytest.mark.parametrize(("step", "opens"), [(2, False), (3, True), (4, True), (None, True)])
