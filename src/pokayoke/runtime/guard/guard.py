@@ -111,8 +111,7 @@ class Guard:
         self.on_ask, self.on_step, self.ranking, self.confidence = on_ask, on_step, ranking, confidence
         self._file = PolicyFile(config) if isinstance(config, (str, os.PathLike)) else None
         policy = self._file.current_policy() if self._file else load_policy(config)
-        self.store = as_store(store)
-        self.closed, self._told = False, ""
+        self.store, self.closed, self._told = as_store(store), False, ""
         self.approvals = Approvals(self.store, self.clock, self._apply_review)
         self.workers = WorkerPool(policy.execution.max_lost_workers)
         self.alerts = Alerts(lambda event: self.trace.record(event), policy.alerts, on_alert)  # noqa: PLW0108 - made below
