@@ -117,12 +117,13 @@ class EffectChain:
         rule, caller = self._plan.contract.repeat_rule, self._env.caller
         since: tuple[str, ...] = yield ListEffects(record)
         decided = decide_repetition(rule, sighting, caller, record, has_later_effect=bool(since))
-        self.repetition = Repetition(sighting not in ("unseen", "unknown"), record, since)
+        is_new = sighting not in ("unseen", "unknown")
+        self.repetition = Repetition(is_new, record, since, len(self._marks) - 1)
         # A question that waits, or was answered, is about this very effect: whoever sends the call again may use it.
         resumes = sighting == "unknown" and caller.may_ask and (rule == "once" or not caller.knows_turns)
-        if decided == "replay" and not resumes:
+        if decided == "replay" and not resumes and not (is_new and (yield from self._has_next())):
             return answer
-        if not resumes:
+        if is_new:
             caller.memory.keep_chain(self._claim.key, self._marks)
         self._wish_for(len(self._marks), record, asks=decided == "ask" or resumes, resumes=resumes)
         return None
@@ -149,6 +150,11 @@ class EffectChain:
             sighting = self._sight(record)
             if sighting not in ("unseen", "unknown"):
                 return record, sighting
+
+    def _has_next(self) -> Generator[Step, Any, bool]:
+        """Return whether there is a later effect: the latest one counts."""
+        key = effect_key(self._prepared, self._plan, self._scope, len(self._marks))
+        return isinstance((yield ReadRecord(key, self._plan.contract.name)), Record)
 
     def _sight(self, record: Record) -> Sighting:
         return sight_answer(record, self._marks, self._env.caller, self._prepared.call.id, self._is_equal)

@@ -7,7 +7,6 @@ Never: a call with two outcomes, or one that the loop guard does not count.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from pokayoke.core.call import EffectStatus, Finding, Outcome, Status, StopReaso
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import Event, tool_result_event
 from pokayoke.core.flow.plan import CallPlan
-from pokayoke.core.flow.repetition import FIRST, REPLAY_WORDS, Repetition
+from pokayoke.core.flow.repetition import FIRST, REPLAY_WORDS, Repetition, replay_words, settled_time
 from pokayoke.core.flow.states import Attempts, PreparedCall
 from pokayoke.core.flow.steps import Emit
 from pokayoke.core.ledger.records import OPEN, Admission, Claim, Record
@@ -163,7 +162,7 @@ def ending_from_record(
         repetition: how the call stands to that effect.
         monitors: True in monitor mode, which returns an output that broke its contract like the first time.
     """
-    tool, at = prepared.tool, _settled_at(record)
+    tool, at = prepared.tool, settled_time(record)
     remarks, trust = prepared.remarks, plan.trust
     if not record.output_ok:
         broken = Finding(
@@ -182,7 +181,7 @@ def ending_from_record(
             return Ending(outcome, ran)
     said, shown, value = _last_answer(prepared, record, plan, trust)
     since = f", and after that: {', '.join(dict.fromkeys(repetition.since))}" if repetition.since else ""
-    message = f"{REPLAY_WORDS}: {tool} already ran at {at}{since}; {said}"
+    message = f"{REPLAY_WORDS}: {tool} {replay_words(record, repetition.number)}{since}; {said}"
     finding = Finding(
         code="already_done", blame="model", message=message, data={"new": True} if repetition.is_new else {}
     )
@@ -202,16 +201,12 @@ def ending_from_record(
 
 def add_last_answer(ending: Ending, prepared: PreparedCall, plan: CallPlan, record: Record) -> Ending:
     """Return the ending of a repetition that waits for a person, with what is known of the effect before it."""
-    known = f"failed at {_settled_at(record)} ({record.failure})."
+    known = f"failed at {settled_time(record)} ({record.failure})."
     if record.state == "completed":
         said, shown, _ = _last_answer(prepared, record, plan, plan.trust)
-        known = f"already ran at {_settled_at(record)}; {said}\n{shown}"
+        known = f"already ran at {settled_time(record)}; {said}\n{shown}"
     text = f"{ending.outcome.text}\n{prepared.tool} {known}"
     return msgspec.structs.replace(ending, outcome=msgspec.structs.replace(ending.outcome, text=text))
-
-
-def _settled_at(record: Record) -> str:
-    return f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _last_answer(prepared: PreparedCall, record: Record, plan: CallPlan, trust: str) -> tuple[str, str, Any]:

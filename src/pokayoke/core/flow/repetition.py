@@ -8,6 +8,7 @@ Never: a second effect because of the order of writes alone. Who has not seen th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -95,11 +96,13 @@ class Repetition(NamedTuple):
         is_new: True if its caller has seen the answer of the latest one.
         earlier: the effect that it would repeat, or None.
         since: tools whose effects came after that one, in order.
+        number: how many equal effects came before that one.
     """
 
     is_new: bool = False
     earlier: Record | None = None
     since: tuple[str, ...] = ()
+    number: int = 0
 
 
 FIRST: Final = Repetition()
@@ -125,11 +128,9 @@ def sight_answer(
     handed = [one for one in caller.memory.handed_answers(record.key) if one.number < caller.count]
     if caller.history is not None:
         history = caller.history()
-        digests = {(call_mark(one.call_id), one.digest) for one in handed}
-        found = [one for one in history.calls if _is_answer(one, call_mark(one.id), record, digests) and is_equal(one)]
-        needed = marks.count(record.mark) if record.mark else 1
-        if found and (len(found) >= needed or any(call_mark(one.id) != record.mark for one in found)):
-            passed = found[-1].turn < history.turn or caller.history_turn < caller.turn
+        turns = _answer_turns(record, marks, history, handed, is_equal)
+        if turns:
+            passed = min(turns) < history.turn or caller.history_turn < caller.turn
             return "earlier_turn" if passed else "this_turn"
         if caller.is_exact:
             return "unseen"
@@ -141,11 +142,27 @@ def sight_answer(
     return "unseen" if handed or caller.history is not None else "unknown"
 
 
-def _is_answer(one: AnsweredCall, mark: str, record: Record, handed: set[tuple[str, str]]) -> bool:
-    """Return whether the result of a call in a history is the answer of an effect."""
-    if (mark, text_digest(one.text)) in handed:
-        return True
-    return mark == record.mark and _holds_answer(one.text.lstrip(), record)
+def _answer_turns(
+    record: Record,
+    marks: Sequence[str],
+    history: SeenHistory,
+    handed: Sequence[HandedAnswer],
+    is_equal: Callable[[AnsweredCall], bool],
+) -> list[int]:
+    """Return the turns of a history in which an answer of an effect stands."""
+    digests = {(call_mark(one.call_id), one.digest) for one in handed}
+    words = replay_words(record, len(marks) - 1)
+    own: list[int] = []
+    others: list[int] = []
+    for one in history.calls:
+        mark, text = call_mark(one.id), one.text.lstrip()
+        is_handed = (mark, text_digest(one.text)) in digests
+        if text.startswith(REPLAY_WORDS) or mark != record.mark:
+            if (is_handed or words in text.partition("\n")[0]) and is_equal(one):
+                others.append(one.turn)
+        elif (is_handed or _holds_answer(text, record)) and is_equal(one):
+            own.append(one.turn)
+    return [*others, *own[marks.count(record.mark) - 1 :]]
 
 
 def _holds_answer(text: str, record: Record) -> bool:
@@ -155,7 +172,7 @@ def _holds_answer(text: str, record: Record) -> bool:
     if not record.output_ok:
         return False
     head = text.partition("\n")[0]
-    if head.startswith(("<tool_output ", REPLAY_WORDS)):
+    if head.startswith("<tool_output "):
         return 'trust="error">' not in head
     if record.output is None:
         return False
@@ -166,6 +183,17 @@ def _holds_answer(text: str, record: Record) -> bool:
         return bool(msgspec.json.decode(text) == value)
     except msgspec.DecodeError:
         return False
+
+
+def replay_words(record: Record, number: int) -> str:
+    """Return what a replay says of an effect: that it ran, when, and which of the equal ones it is."""
+    which = f" (number {number + 1})" if number else ""
+    return f"already ran{which} at {settled_time(record)}"
+
+
+def settled_time(record: Record) -> str:
+    """Return when an effect ended, in words."""
+    return f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def text_digest(text: str) -> str:
