@@ -240,4 +240,7 @@ def _compile_error_text(where: str, exc: Exception) -> str:
             "(invalid, or with huge repetitions). Write it otherwise, or check it in an invariant."
         )
     path = "".join(f"/{part}" for part in getattr(exc, "instance_path", ()))
+    if path.endswith("/type"):
+        kinds = "array, boolean, integer, null, number, object, string"
+        text = f"{text.partition(' is not ')[0]} is no type. Use one of {kinds}"
     return f"{where}: not a valid JSON Schema{' at ' + path if path else ''}: {text}"

@@ -20,7 +20,7 @@ def as_tools(tools: Iterable[Contract | Callable[..., Any]]) -> tuple[Contract |
     Raises:
         ConfigurationError: they are no list.
     """
-    if not isinstance(cast(object, tools), Iterable):
+    if isinstance(tools, str) or not isinstance(cast(object, tools), Iterable):
         raise ConfigurationError(f"tools is a list of contracts, such as [pay, find], not {tools!r}")
     return tuple(tools)
 
