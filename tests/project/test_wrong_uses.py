@@ -62,6 +62,7 @@ RAISED = [
     ("an unknown key", lambda: config(safe_mode={"on_invalid_outputs": "skip_writes"}), "Did you mean"),
     ("an unknown value", lambda: config(safe_mode={"on_invalid_output": "failclosed"}), "expected one of"),
     ("a misspelt section", lambda: config(validaton={}), "Did you mean `validation`"),
+    ("a negative budget", lambda: config(budgets={"calls": -1}), "budgets.calls"),
     ("a text for a number", lambda: config(budgets={"calls": "fifty"}), "'fifty'"),
     ("a configuration that is not there", lambda: guard(config="nope.yaml"), "nope.yaml"),
     ("an unknown mode", lambda: config(mode="monitoring"), "monitor"),
