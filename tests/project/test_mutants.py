@@ -10,6 +10,7 @@ from tools.mutants import EQUIVALENT, ROOT, TARGETS, mutants
 SMALL = {
     "pokayoke.core.ledger.transitions": 24,
     "pokayoke.core.ledger.admission": 24,
+    "pokayoke.core.flow.repetition": 12,
     "pokayoke.core.state.kill_switch": 40,
 }
 
