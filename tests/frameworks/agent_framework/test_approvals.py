@@ -51,6 +51,32 @@ async def test_a_question_of_the_guard_is_the_frameworks_own(tools, done, stream
     assert len(client.read()) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("last_first", [False, True])
+async def test_every_question_is_answered_before_the_model_is_asked(tools, done, stream, last_first):
+    """After the first of two answers the other question comes back; then the model reads both results."""
+    twice = [("c1", "refund", REFUND), ("c2", "refund", '{"order_id": "B2", "amount": 7}')]
+    client = Scripted(twice, "Done.")
+    agent, _ = guarded(tools, client, fields=ASKING)
+    session = AgentSession(session_id="s1")
+
+    async def run(what):
+        return (
+            await agent.run(what, session=session, stream=True).get_final_response()
+            if stream
+            else (await agent.run(what, session=session))
+        )
+
+    asked = (await run("Refund both.")).user_input_requests
+    first, second = reversed(asked) if last_first else asked
+    (again,) = (await run(Message("user", [first.to_function_approval_response(approved=True)]))).user_input_requests
+    assert again.function_call.parse_arguments() == second.function_call.parse_arguments()
+    assert (len(done), len(client.asked)) == (1, 1)
+    last = await run(Message("user", [again.to_function_approval_response(approved=True)]))
+    assert last.text.endswith("Done.")
+    assert (len(done), len(client.asked), len(client.read())) == (2, 2, 2)
+
+
 async def test_a_no_is_told_to_the_guard(tools, done):
     """Nothing runs, model and user are told, and the question is answered in the guard's books, too."""
     client = Scripted([("c1", "refund", REFUND)], "Well then.", [("c2", "refund", REFUND)], "Denied.")

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langchain_script import GO, REFUND, THREAD, Script, agent_of, answers, asks, graph_of, together, waiting
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph, add_messages
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.types import Command, interrupt
 
 import pokayoke
@@ -28,6 +28,35 @@ def test_a_person_says_no(shop):
     assert not shop.done
     assert "denied" in answers(ended)[0]
     assert guard.approvals.get(asked.value["approval"]).reason.startswith("too much")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_yes_is_for_the_call_that_was_shown(shop, tmp_path, durable):
+    """A node that runs again and calls with other arguments asks again; what was shown is not what would run."""
+    url = f"sqlite:///{tmp_path}/l.db" if durable else None
+    if url:
+        pokayoke.open_store(url, create=True).close()
+    guard = pokayoke.Guard(contracts(shop.tools, fields=ASKING), store=url)
+    guarded = GuardMiddleware(guard)
+    turns = [asks("refund", "c1", order="A1", amount=amount) for amount in (5, 5000, 5000, 5000)]
+    model = guarded.bind(Script(turns=turns), shop.tools)
+    tools = guarded.tool_node(shop.tools)
+
+    def step(state):
+        said = model.invoke(state["messages"])
+        return {"messages": [said, *tools.invoke({"messages": [*state["messages"], said]})["messages"]]}
+
+    graph = (
+        StateGraph(MessagesState).add_node("step", step).add_edge(START, "step").compile(checkpointer=InMemorySaver())
+    )
+    (asked,) = waiting(graph.invoke(GO, THREAD))
+    assert asked.value["arguments"]["amount"] == 5
+    (again,) = waiting(graph.invoke(Command(resume={"approved": True, "by": "ann"}), THREAD))
+    assert (again.value["arguments"]["amount"], shop.done) == (5000, [])
+    assert "before this was asked" in again.value["problem"]
+    graph.invoke(Command(resume=True), THREAD)
+    assert shop.done == [("refund", "A1", 5000)]
+    assert [one.arguments["amount"] for one in guard.approvals.list()] == [5]
 
 
 def test_an_answer_given_elsewhere_holds(shop):

@@ -14,6 +14,7 @@ from openai_agents_support import ASKING, QUIET, REFUND, SCRIPT, agent_of, ask, 
 
 import pokayoke
 from pokayoke.adapters.openai_agents import GuardedRunner, contracts
+from pokayoke.errors import UsageError
 
 
 async def test_a_call_that_needs_approval_interrupts_the_run_and_runs_once_approved():
@@ -33,6 +34,28 @@ async def test_a_call_that_needs_approval_interrupts_the_run_and_runs_once_appro
     assert [(known.status, known.by) for known in guard.approvals.list(waiting=False)] == [
         ("approved", "RunState.approve")
     ]
+
+
+async def test_a_stored_state_that_is_answered_twice_runs_once():
+    """The guard's books say which run it belongs to; a state of which they say nothing is refused."""
+    log = []
+    tools = made(log)
+    agent, runner = agent_of([*SCRIPT, *SCRIPT[1:]], tools), GuardedRunner(guard_of(tools, ASKING))
+    stored = (await runner.run(agent, "Refund A1.", run_config=QUIET)).to_state().to_json()
+
+    async def resumed(by):
+        state = await RunState.from_json(by.guarded(agent), stored)
+        state.approve(state.get_interruptions()[0])
+        return await by.run(agent, state, run_config=QUIET)
+
+    for _ in (1, 2):
+        await resumed(runner)
+    assert log == ["A1"]
+    with pytest.raises(UsageError, match="run_id="):
+        await resumed(GuardedRunner(guard_of(tools, ASKING)))
+    await runner.run(agent_of(SCRIPT, tools), "Refund A1.", run_config=QUIET)
+    with pytest.raises(UsageError, match="run_id="):  # two runs have asked the same
+        await resumed(runner)
 
 
 async def test_a_call_that_the_person_rejects_does_not_run():

@@ -23,11 +23,20 @@ call_denied = not_started("a person has denied it")
 
 
 class PersonAnswer(NamedTuple):
-    """What a person has answered; `by` says who or which part of the framework."""
+    """What a person has answered; `by` says who or which part of the framework.
+
+    `question` is the id of the question, or "" if the framework does not bring one.
+    """
 
     approved: bool
     by: str
     reason: str = ""
+    question: str = ""
+
+
+def waiting_questions(guard: GuardPort) -> frozenset[str]:
+    """Return the ids of the questions that wait: a yes that names none counts only for one that was asked before it."""
+    return frozenset(one.id for one in guard.approvals.list())
 
 
 def answer_question(guard: GuardPort, approval: str, answer: PersonAnswer) -> None:
@@ -53,13 +62,21 @@ async def call_and_answer(
         adapter_run: the run.
         call: the call.
         invoke: as for `AdapterRun.acall`.
-        person_answer: returns what a person has answered to the question of that id; None if nothing.
+        person_answer: returns what a person has answered to the question of that id; None if nothing. Of "" it
+            returns a yes that may name no question.
     """
+    guard, said = adapter_run.run.guard, person_answer("")
+    asked: frozenset[str] = frozenset()
+    if said is not None and said.approved:
+        asked = await asyncio.to_thread(waiting_questions, guard) if guard.store.durable else waiting_questions(guard)
     outcome = await adapter_run.acall(call, invoke)
-    if outcome.status == "pending" and outcome.approval is not None:
-        answer = person_answer(outcome.approval)
-        if answer is not None:
-            await answer_question_async(adapter_run.run.guard, outcome.approval, answer)
+    question = outcome.approval
+    if outcome.status == "pending" and question is not None:
+        answer = person_answer(question)
+        if answer is not None and (
+            not answer.approved or question in ({answer.question} if answer.question else asked)
+        ):
+            await answer_question_async(guard, question, answer)
             outcome = await adapter_run.acall(call, invoke)
     return outcome
 

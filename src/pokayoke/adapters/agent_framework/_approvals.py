@@ -7,14 +7,15 @@ answer for the guard. Never: an answer to another question taken for one to the 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 from agent_framework import Content, FunctionInvocationContext
 
-from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, record_denial
+from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, find_question, record_denial
 from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.run import AdapterRun
-from pokayoke.adapters.agent_framework._run import AgentRuns, call_arguments
+from pokayoke.adapters.agent_framework._run import AgentRuns, call_arguments, is_local_call
 from pokayoke.core.call import ToolCall
 from pokayoke.errors import StoreError
 
@@ -26,7 +27,28 @@ def approval_request(context: FunctionInvocationContext, adapter_run: AdapterRun
     """Return the framework's own question; it shows the arguments as the tool would get them."""
     effective = adapter_run.run.check(call).arguments
     ident = context.metadata.get("function_call_occurrence_id") or call.id
-    shown = Content.from_function_call(call.id, context.function.name, arguments=effective, id=ident)
+    return _build_request(ident, call.id, context.function.name, effective, approval)
+
+
+def waiting_requests(adapter_run: AdapterRun, messages: Iterable[Any]) -> list[Any]:
+    """Return the questions about calls of a history that nobody has answered yet.
+
+    The framework asks its model as soon as one of them is answered; a provider refuses a history with open calls.
+    """
+    parts = [part for message in messages for part in message.contents]
+    answered = {part.call_id for part in parts if part.type == "function_result"}
+    waiting: list[Any] = []
+    for part in parts:
+        if is_local_call(part) and part.call_id not in answered:
+            call = decode_call(part.call_id, part.name, call_arguments(part))
+            if (question := find_question(adapter_run, call, waiting=True)) is not None:
+                ident = part.id or part.call_id
+                waiting.append(_build_request(ident, part.call_id, part.name, question.arguments, question.id))
+    return waiting
+
+
+def _build_request(ident: str, call_id: str, name: str, arguments: Any, approval: str) -> Any:
+    shown = Content.from_function_call(call_id, name, arguments=arguments, id=ident)
     return Content.from_function_approval_request(ident, shown, additional_properties={_APPROVAL: approval})
 
 
@@ -39,7 +61,7 @@ def approved_by_person(context: FunctionInvocationContext, approval: str, by: st
     if response is None or response.approved is not True:
         return None
     is_ours = response.additional_properties.get(_APPROVAL) == approval
-    return PersonAnswer(True, by, _REASON) if is_ours else None
+    return PersonAnswer(True, by, _REASON, approval) if is_ours else None
 
 
 def deny_question(runs: AgentRuns, response: Any, session: Any) -> None:

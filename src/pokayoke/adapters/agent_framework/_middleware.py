@@ -6,12 +6,21 @@ tool that runs past the guard, or arguments that are judged before middleware in
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from agent_framework import ChatContext, ChatMiddleware, FunctionInvocationContext, FunctionMiddleware
+from agent_framework import (
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    ChatResponseUpdate,
+    FunctionInvocationContext,
+    FunctionMiddleware,
+    Message,
+    ResponseStream,
+)
 
-from pokayoke.adapters.agent_framework._approvals import approval_request, deny_question
+from pokayoke.adapters.agent_framework._approvals import approval_request, deny_question, waiting_requests
 from pokayoke.adapters.agent_framework._model import ModelRequest
 from pokayoke.adapters.agent_framework._run import AgentRuns, Who
 from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, framework_result
@@ -47,6 +56,9 @@ class _ModelMiddleware(ChatMiddleware):
         if agent_run is None:
             await call_next()
             return
+        if not agent_run.user_texts and (asked := waiting_requests(agent_run.adapter_run, context.messages)):
+            context.result = _answer_now(asked, stream=context.stream)
+            return
         request = ModelRequest(self._runs, agent_run, context.options or {})
         context.options = request.options
         await call_next()
@@ -54,6 +66,16 @@ class _ModelMiddleware(ChatMiddleware):
             context.result = request.wrap_stream(context.result)
         elif context.result is not None:
             request.take_reply(context.result, context.result.finish_reason)
+
+
+def _answer_now(contents: list[Any], *, stream: bool) -> Any:
+    """Return a reply of these contents, without asking the model."""
+    response: ChatResponse = ChatResponse(messages=[Message("assistant", contents)])
+
+    async def stream_update() -> AsyncIterator[ChatResponseUpdate]:
+        yield ChatResponseUpdate(contents=contents, role="assistant")
+
+    return ResponseStream(stream_update(), finalizer=lambda _: response) if stream else response
 
 
 class _ToolMiddleware(FunctionMiddleware):

@@ -18,7 +18,13 @@ from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import PendingCall
 from pokayoke.adapters._host.visibility import OfferedTools, allowed_tool_choice, paging_tool
-from pokayoke.adapters.agent_framework._run import AgentRun, AgentRuns, call_arguments, readable_arguments
+from pokayoke.adapters.agent_framework._run import (
+    AgentRun,
+    AgentRuns,
+    call_arguments,
+    is_local_call,
+    readable_arguments,
+)
 from pokayoke.adapters.agent_framework._tools import Placeholder
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
@@ -32,7 +38,7 @@ _TOOL_OPTIONS = frozenset({"tools", "tool_choice", "allow_multiple_tool_calls"})
 def calls(reply: Any, run: Run | None = None) -> list[ToolCall]:  # noqa: ARG001 - every adapter takes the run
     """Return the tool calls of a chat or agent response, in order, argument texts as they came."""
     proof = getattr(reply, "finish_reason", None)
-    found = filter(_is_local_call, _contents_of(reply))
+    found = filter(is_local_call, _contents_of(reply))
     return [ToolCall(one.call_id or "", one.name or "", call_arguments(one), proof) for one in found]
 
 
@@ -106,7 +112,7 @@ class ModelRequest(ModelSide):
         return tokens
 
     def calls(self, reply: Any) -> list[ReplyCall]:
-        self._calls = [*filter(_is_local_call, _contents_of(reply))]
+        self._calls = [*filter(is_local_call, _contents_of(reply))]
         return [ReplyCall(one.call_id or None, one.name or "", call_arguments(one)) for one in self._calls]
 
     def with_calls(self, reply: Any, calls: list[ToolCall]) -> Any:
@@ -194,9 +200,9 @@ def _call_items(update: Any) -> Iterable[Any]:
 def _restore_calls(response: Any, items: list[Any]) -> None:
     """Put back the calls of a stream that the framework merged or dropped because they share an id or have none."""
     contents = _contents_of(response)
-    hosted = {one.name for one in contents if one.type == "function_call" and not _is_local_call(one)}
+    hosted = {one.name for one in contents if one.type == "function_call" and not is_local_call(one)}
     items = [item for item in items if item.name not in hosted]
-    if len(items) <= sum(map(_is_local_call, contents)):
+    if len(items) <= sum(map(is_local_call, contents)):
         return
     _drop_calls(response)
     _last_contents(response).extend(
@@ -210,7 +216,7 @@ def _contract_name(tool: Any) -> str | None:
 
 def _drop_calls(response: Any) -> None:
     for message in response.messages:
-        message.contents = [one for one in message.contents if not _is_local_call(one)]
+        message.contents = [one for one in message.contents if not is_local_call(one)]
 
 
 def _last_contents(response: Any) -> list[Any]:
@@ -221,20 +227,15 @@ def _last_contents(response: Any) -> list[Any]:
     return response.messages[-1].contents  # type: ignore[no-any-return]  # the framework is Any here
 
 
-def _is_local_call(content: Any) -> bool:
-    """Return whether the framework would run a call, not the provider."""
-    return content.type == "function_call" and not content.informational_only and not content.hosted
-
-
 def _asks_person(response: Any) -> bool:
     return any(one.type == "function_approval_request" for one in _contents_of(response))
 
 
 def _without_calls(update: Any) -> Any:
-    if not any(map(_is_local_call, update.contents)):
+    if not any(map(is_local_call, update.contents)):
         return update
     rest = copy.copy(update)
-    rest.contents = [one for one in update.contents if not _is_local_call(one)]
+    rest.contents = [one for one in update.contents if not is_local_call(one)]
     return rest
 
 

@@ -123,6 +123,11 @@ def _role(one: Any) -> str | None:
     return "reply" if one.role in ("assistant", "tool") else None
 
 
+def is_local_call(content: Any) -> bool:
+    """Return whether the framework would run a call, not the provider."""
+    return content.type == "function_call" and not content.informational_only and not content.hosted
+
+
 def call_arguments(content: Any) -> str | dict[str, Any]:
     """Return the arguments of a call as they came."""
     arguments = content.arguments

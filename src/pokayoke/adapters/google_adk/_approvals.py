@@ -21,22 +21,22 @@ def take_answer(context: Any) -> PersonAnswer | None:
     The tool must not see it: it has asked nothing yet.
     """
     confirmation = context.tool_confirmation
-    if confirmation is None or not _is_guard_answer(context):
+    if confirmation is None or (question := _answered_question(context)) is None:
         return None
     context.tool_confirmation = None
-    return PersonAnswer(confirmation.confirmed, context.user_id, "answered in the conversation")
+    return PersonAnswer(confirmation.confirmed, context.user_id, "answered in the conversation", question)
 
 
-def _is_guard_answer(context: Any) -> bool:
-    """Return whether a call's confirmation answers the guard, and not the tool or ADK itself."""
+def _answered_question(context: Any) -> str | None:
+    """Return the guard's question that a call's confirmation answers; None if it answers the tool or ADK itself."""
     for event in reversed(context.session.events):
         for asked in event.get_function_calls():
             given: dict[str, Any] = asked.args or {}
             about: dict[str, Any] = given.get("originalFunctionCall") or {}
             if asked.name == _CONFIRMATION and about.get("id") == context.function_call_id:
                 payload = (given.get("toolConfirmation") or {}).get("payload")
-                return isinstance(payload, dict) and _APPROVAL in payload
-    return False
+                return payload.get(_APPROVAL) if isinstance(payload, dict) else None
+    return None
 
 
 def request_confirmation(outcome: Outcome, context: Any) -> None:

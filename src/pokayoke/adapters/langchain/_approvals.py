@@ -37,7 +37,7 @@ def build_question(guard: GuardPort, outcome: Outcome, *, alone: bool, problem: 
     return {**shown, **how, **({"problem": problem} if problem else {})}
 
 
-def take_answer(guard: GuardPort, ident: str, answer: Any, *, alone: bool, place: str) -> str:
+def take_answer(guard: GuardPort, ident: str, answer: Any, *, alone: bool, is_meant: bool, place: str) -> str:
     """Store the answers of a resume; returns "", or what is wrong if none answers this question.
 
     Nothing but a clear yes is consent. Several calls of one task share their resumes, so there an answer has to name
@@ -49,6 +49,7 @@ def take_answer(guard: GuardPort, ident: str, answer: Any, *, alone: bool, place
         answer: a bool, `"approve"` or `"deny"`, a dict with `approved` (and `by`, `reason`) or with a `type` of
             these words, or a dict of such answers by the ids of questions.
         alone: as in `build_question`.
+        is_meant: True if the question was there before this answer, so that one without its id may be meant for it.
         place: number of the answer, see `count_answers`.
     """
     by_id = _answers_by_id(answer)
@@ -58,6 +59,8 @@ def take_answer(guard: GuardPort, ident: str, answer: Any, *, alone: bool, place
             return "this is no answer: resume with True or False"
         if not alone:
             return "several calls may wait here: say which one is meant"
+        if not is_meant:
+            return "the answer was given before this was asked"
         by_id = {ident: read}
     for name, one in by_id.items():
         reason = f"{one.reason}; {_MARK}{place}" if one.reason else f"{_MARK}{place}"

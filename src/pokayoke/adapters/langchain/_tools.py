@@ -28,6 +28,7 @@ from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import interrupt
 
+from pokayoke.adapters._host.approvals import waiting_questions
 from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.langchain._approvals import build_question, count_answers, take_answer
@@ -89,6 +90,8 @@ class ToolNodeCall:
             self._call = decode_call(shown["id"], shown["name"], shown["args"])
         self._invocation: ToolInvocation | None = None
         self._asks, self._asked = False, 0
+        self._known: frozenset[str] = frozenset()
+        self._is_newest = False
         found = adapter_run.run.snapshot.find_plan(self._call.name)
         if isinstance(found, Finding):
             return
@@ -104,6 +107,8 @@ class ToolNodeCall:
         if self._was_refused():
             return self._send_alone_message()
         invoke = self._run_tool if self._invocation is not None else None
+        if self._asks and _is_resumed():
+            self._known = waiting_questions(self._adapter_run.run.guard)
         try:
             outcome = self._adapter_run.call(self._call, invoke)
             problem = ""
@@ -121,6 +126,8 @@ class ToolNodeCall:
         if self._was_refused():
             return self._send_alone_message()
         invoke = self._run_tool_async if self._invocation is not None else None
+        if self._asks and _is_resumed():
+            self._known = await asyncio.to_thread(waiting_questions, self._adapter_run.run.guard)
         try:
             outcome = await self._adapter_run.acall(self._call, invoke)
             problem = ""
@@ -187,11 +194,16 @@ class ToolNodeCall:
     def _ask_person(self, outcome: Outcome, problem: str) -> Any:
         """Interrupt the graph; when the task runs again, return what the graph was resumed with."""
         self._asked += 1
-        return interrupt(build_question(self._adapter_run.run.guard, outcome, alone=self._is_alone(), problem=problem))
+        question = build_question(self._adapter_run.run.guard, outcome, alone=self._is_alone(), problem=problem)
+        answer, self._is_newest = _interrupt(question)
+        return answer
 
     def _take_answer(self, outcome: Outcome, answer: Any) -> str:
         ident, place = outcome.approval or "", f"{_task_id()}/{self._asked}"
-        return take_answer(self._adapter_run.run.guard, ident, answer, alone=self._is_alone(), place=place)
+        # Older answers of the task, and those to a call that has changed since, were meant for another question.
+        is_meant = self._is_newest and ident in self._known
+        guard = self._adapter_run.run.guard
+        return take_answer(guard, ident, answer, alone=self._is_alone(), is_meant=is_meant, place=place)
 
     def _count_own_questions(self) -> None:
         """Count the guard's questions before the tool asks one: LangGraph numbers the interrupts of a task.
@@ -255,6 +267,22 @@ def _is_own_task() -> bool:
     """Return whether each call is a task of its own, as with `create_agent`."""
     path: Sequence[Any] = get_config().get("metadata", {}).get("langgraph_path") or ()
     return bool(path) and path[0] == "__pregel_push"
+
+
+def _interrupt(question: dict[str, Any]) -> tuple[Any, bool]:
+    """Interrupt the graph; returns the answer once there is one, and whether it came with this very resume."""
+    config = get_config()
+    conf = config["configurable"]
+    scratchpad = conf[_SCRATCHPAD]
+    number, given = scratchpad.interrupt_counter(), len(scratchpad.resume)
+    numbered = dataclasses.replace(scratchpad, interrupt_counter=lambda: number)
+    ours: Any = {**config, "configurable": {**conf, _SCRATCHPAD: numbered}}
+    token = var_child_runnable_config.set(ours)
+    try:
+        answer = interrupt(question)
+    finally:
+        var_child_runnable_config.reset(token)
+    return answer, number == given or (number + 1 == given and scratchpad.get_null_resume() is None)
 
 
 def _task_id() -> str:

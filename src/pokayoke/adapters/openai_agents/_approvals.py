@@ -7,6 +7,7 @@ person's answer for the guard. Never: a person asked about arguments other than 
 from __future__ import annotations
 
 import inspect
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.openai_agents._run import current_agent_run, original_call
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.runtime.guard.guard import Guard
 
 
 def is_unfit(verdict: Verdict) -> bool:
@@ -38,21 +40,37 @@ def approval_rule(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], A
             return False
         effective = arguments if verdict.arguments is None else verdict.arguments
         wanted = own(context, effective, call_id) if callable(own) else own
-        if await wanted if inspect.isawaitable(wanted) else wanted:
-            return True
-        if verdict.decision != "ask":
-            return False
-        question = find_question(adapter_run, call)
-        if question is not None and question.status not in {"waiting", "used"}:
-            return False
-        # The guard's question is asked now, so that other places show it, too.
-        ticket = await adapter_run.run.abegin(call)
-        if ticket.outcome is not None:
-            return ticket.outcome.status == "pending"
-        await adapter_run.run.afinish(ticket, error=ToolNotStarted("it is run later"))
-        return False
+        if inspect.isawaitable(wanted):
+            wanted = await wanted
+        # The answer to the SDK's interruption counts for the guard, too, so the guard has to have asked before it.
+        waits = verdict.decision == "ask" and await _ask_now(adapter_run, call)
+        return bool(wanted) or waits
 
     return needs_approval
+
+
+async def _ask_now(adapter_run: AdapterRun, call: ToolCall) -> bool:
+    """Ask the guard's question about a call, so that other places show it, too; returns whether it waits."""
+    question = find_question(adapter_run, call)
+    if question is not None and question.status not in {"waiting", "used"}:
+        return False
+    ticket = await adapter_run.run.abegin(call)
+    if ticket.outcome is not None:
+        return ticket.outcome.status == "pending"
+    await adapter_run.run.afinish(ticket, error=ToolNotStarted("it is run later"))
+    return False
+
+
+def asking_run(guard: Guard, state: Any) -> str | None:
+    """Return the id of the run whose questions a stored state waits for; None if the guard's books do not tell."""
+    run = guard.run(f"state-{uuid.uuid4().hex}")  # only to read calls as a run does
+    verdicts = [run.check(_interrupted_call(item)) for item in state.get_interruptions()]
+    known = guard.approvals.list(waiting=False)
+    asked = [
+        {one.run_id for one in known if (one.contract, one.arguments) == (v.contract, v.arguments)} for v in verdicts
+    ]
+    runs = set[str]().union(*asked)
+    return runs.pop() if len(runs) == 1 else None
 
 
 def answer_interruptions(adapter_run: AdapterRun, state: Any) -> bool:

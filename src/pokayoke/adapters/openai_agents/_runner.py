@@ -19,7 +19,7 @@ from agents import FunctionTool, Handoff, Model, RunConfig, Runner, RunState
 from pokayoke.adapters._host.contracts import require_contract
 from pokayoke.adapters._host.model import texts_since_reply
 from pokayoke.adapters._host.run import AdapterRuns
-from pokayoke.adapters.openai_agents._approvals import answer_interruptions, record_denials
+from pokayoke.adapters.openai_agents._approvals import answer_interruptions, asking_run, record_denials
 from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider
 from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run
 from pokayoke.adapters.openai_agents._tools import ObservedMCPServer, final_output_behavior, guard_tool
@@ -53,12 +53,14 @@ class GuardedRunner:
             agent: the agent, guarded or not.
             input: the user's text, input items, or the state of an interrupted run.
             run_id: id under which writes are remembered; None takes that of the session or of the conversation
-                at the server, or the `group_id` of the run's configuration. Without any, a restart knows nothing.
+                at the server, or the `group_id` of the run's configuration. Without any, a restart knows nothing,
+                and a stored state goes on only while the guard's books hold its question.
             options: as for `Runner.run`, and `tenant` and `principal` as for `Guard.run`. A state of this process
                 goes on with those it began with, where none are given.
 
         Raises:
-            UsageError: a tool has no contract, or the state belongs to an agent that is not guarded.
+            UsageError: a tool has no contract, the state belongs to an agent that is not guarded, or nothing says
+                to which run.
                 What the SDK raises goes through.
         """
         with self._begin_run(agent, input, run_id, options) as (agent_run, guarded):
@@ -212,6 +214,11 @@ class GuardedRunner:
         known, texts = self._run_of_state(given), _user_texts(given)
         if known is not None and ident in (None, known.ident):
             return AgentRun(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, user_texts=texts)
+        if ident is None and isinstance(given, RunState) and not (ident := asking_run(self.guard, given)):
+            raise UsageError(
+                "this state does not say which run it belongs to, so what ran before could run again: "
+                "give run_id= when the run starts, and again with its state"
+            )
         return AgentRun(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, user_texts=texts)
 
     def _end_run(self, agent_run: AgentRun, result: Any) -> Any:

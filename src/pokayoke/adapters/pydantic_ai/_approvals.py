@@ -68,8 +68,13 @@ async def pass_answer(adapter_run: AdapterRun, call: ToolCall, answer: Any, meta
             await call_and_answer(adapter_run, call, call_denied, lambda _: denial)
     elif isinstance(answer, ToolApproved) and answer.override_args is not None:
         instead = structs.replace(call, arguments=answer.override_args)
-        if adapter_run.run.check(call).arguments != adapter_run.run.check(instead).arguments:
+        verdict = adapter_run.run.check(instead)
+        if adapter_run.run.check(call).arguments != verdict.arguments:
             await _close_question(adapter_run, call, person_answer(metadata, False, "approved with other arguments"))
+            # Asked and answered here: when it runs, a yes counts only for what was asked before.
+            asked = await adapter_run.acall(instead, call_denied) if verdict.decision == "ask" else None
+            if asked is not None and asked.status == "pending" and asked.approval is not None:
+                await answer_question_async(adapter_run.run.guard, asked.approval, person_answer(metadata, True))
 
 
 async def _close_question(adapter_run: AdapterRun, call: ToolCall, answer: PersonAnswer) -> None:
