@@ -125,10 +125,12 @@ async def test_a_tool_runs_with_what_the_guard_lets_through(adapter_run):
     ],
 )
 async def test_a_persons_answer_in_the_framework_is_the_guards(answer, status, ran):
-    """A yes runs the call at once, a no refuses it, and without an answer the question waits."""
+    """A yes to what was asked before runs the call, a no refuses it, and without an answer the question waits."""
     made = build_contracts([ToolDescription("put", "Put.", KEY)])
     adapter_run = AdapterRun(pokayoke.Guard(made, config={"approvals": {"tools": ["put"]}}).run("r"))
     tool, call = Tool(answer), ToolCall(*PUT)
+    if status == "ok":
+        assert (await tool.take_call(adapter_run, call)).status == "pending"
     outcome = await tool.take_call(adapter_run, call)
     assert (outcome.status, tool.ran) == (status, ran)
     if answer is None:

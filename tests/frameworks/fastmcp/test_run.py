@@ -1,6 +1,7 @@
 """Which calls are the same: keys, sessions, callers and processes."""
 
 import asyncio
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
+from fastmcp.server import create_proxy
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from guarded_servers import REFUND, guarded, host
 
@@ -93,7 +95,8 @@ async def test_a_durable_ledger_wants_to_know_what_belongs_together(shop, tmp_pa
     pokayoke.open_store(url, create=True).close()
     server = guarded(*shop.functions(["refund"]), guard={"store": url})
     async with Client(server) as client:
-        refused = await client.call_tool("refund", REFUND, raise_on_error=False)
+        with pytest.warns(UserWarning, match="durable store"):
+            refused = await client.call_tool("refund", REFUND, raise_on_error=False)
         done = await client.call_tool("refund", REFUND, meta={"idempotencyKey": "k"})
     assert refused.is_error
     assert done.data["refunded"] == "A1"
@@ -168,3 +171,39 @@ async def test_over_stdio_the_process_is_the_run(shop, tmp_path):
             result = await client.call_tool("refund", REFUND)
     assert "already" in result.content[0].text
     assert len(shop.happened()) == 1
+
+
+async def test_a_tool_that_is_listed_with_other_arguments_is_hidden_and_not_run(tmp_path):
+    """A model is never held to a contract that it cannot read; the trace tells of the drift, once."""
+    upstream = FastMCP("up")
+
+    @upstream.tool(name="count")
+    def first(duration: str) -> dict:
+        """Count."""
+        return {"n": 1}
+
+    proxy = create_proxy(upstream)
+    trace = {"trace": {"path": str(tmp_path / "t.jsonl")}}
+    guard = pokayoke.Guard(contracts(proxy, reads=["count"]), config=trace)
+    guard_server(proxy, guard)
+    async with Client(proxy) as client:
+        assert [one.name for one in await client.list_tools()] == ["count", "read_more"]
+        upstream.local_provider.remove_tool("count")
+
+        @upstream.tool(name="count")
+        def second(lookback: str) -> dict:
+            """Count."""
+            return {"n": 1}
+
+        for _ in range(2):
+            assert [one.name for one in await client.list_tools()] == ["read_more"]
+        refused = await client.call_tool_mcp("count", {"lookback": "1h"})
+        assert refused.is_error
+        assert "lists other arguments" in refused.content[0].text
+        upstream.local_provider.remove_tool("count")
+        upstream.tool(first, name="count")
+        assert [one.name for one in await client.list_tools()] == ["count", "read_more"]
+        assert not (await client.call_tool_mcp("count", {"duration": "1h"})).is_error
+    guard.close()
+    events = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert [(one["tool"], one["ok"]) for one in events if one["event"] == "contracts"] == [("count", False)]

@@ -154,6 +154,7 @@ async def test_without_an_id_a_durable_ledger_refuses_writes(tmp_path):
     log = []
     tools = made(log)
     guard = guard_of(tools, store=store)
-    await GuardedRunner(guard).run(agent_of(SCRIPT, tools), "Refund A1.", run_config=QUIET)
+    with pytest.warns(UserWarning, match="durable store"):
+        await GuardedRunner(guard).run(agent_of(SCRIPT, tools), "Refund A1.", run_config=QUIET)
     assert not log
     guard.close()

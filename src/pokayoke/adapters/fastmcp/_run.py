@@ -7,7 +7,7 @@ second call, or two callers' calls for one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import Middleware
-from fastmcp.tools.base import Tool
+from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import ToolAnnotations
 
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
@@ -32,6 +32,10 @@ from pokayoke.runtime.run.run import Run
 KEY_FIELD = "idempotencyKey"
 """The member of a call's `_meta` by which a client says that a retry is the same call."""
 _ASIDE = "put_aside"
+_CHANGED = (
+    "{} was not run: its server lists other arguments by now than its contract has. An operator has to make a new "
+    "contract. Try another way, or tell the user."
+)
 
 _original_arguments_var: ContextVar[dict[str, Any] | None] = ContextVar("pokayoke_mcp_aside", default=None)
 RunId = str | Callable[[Any], str | None]
@@ -56,12 +60,16 @@ class GuardMiddleware(Middleware):
         self._runs = AdapterRuns(guard, through=(DirectAnswer,))
         self._process = f"process/{uuid.uuid4()}"
         self._paging, self._wrapped = paging, dict[str, bool]()
+        self._schemas: dict[str, Any] = {}
+        self._changed: dict[str, Any] = {}
 
     async def on_list_tools(self, context: Any, call_next: Any) -> Any:
         """List the tools that have a contract and are not denied to the client, and the guard's own tool."""
         listed, who = await call_next(context), as_principal(_current_principal())
         snapshot, pager = self.guard.snapshot, self.guard.pager
-        kept = [one for one in listed if one.name in self._unguarded or snapshot.is_offered(one.name, who)]
+        mine = [one for one in listed if one.name not in self._unguarded and snapshot.is_offered(one.name, who)]
+        self._compare_schemas(mine)
+        kept = [one for one in listed if one.name in self._unguarded or (one in mine and one.name not in self._changed)]
         pages = self._paging and self.guard.view.paged.is_offered(pager.name, who)
         if pages and all(one.name != pager.name for one in kept):
             kept.append(_paging_tool(pager))
@@ -72,6 +80,8 @@ class GuardMiddleware(Middleware):
         asked = context.message
         if asked.name in self._unguarded:
             return await call_next(context)
+        if asked.name in self._changed:
+            return ToolResult(content=_CHANGED.format(asked.name), is_error=True)
         adapter_run = self._run_of(context)
         # There are no turns of a user here, so nothing else would end a streak of failures.
         adapter_run.run.rounds.clear()
@@ -86,6 +96,21 @@ class GuardMiddleware(Middleware):
                 raise passed.problem from None
             return passed.result
         return await invocation.framework_result(outcome)
+
+    def keep_schemas(self, tools: Iterable[Any]) -> None:
+        """Keep the arguments with which the tools were listed when they got their contracts."""
+        self._schemas.update({tool.name: tool.parameters for tool in tools})
+
+    def _compare_schemas(self, tools: Iterable[Any]) -> None:
+        """Find the tools that are listed with other arguments by now: a model would be held to what it cannot read."""
+        for tool in tools:
+            if self._schemas.setdefault(tool.name, tool.parameters) == tool.parameters:
+                self._changed.pop(tool.name, None)
+            elif self._changed.get(tool.name) != tool.parameters:
+                self._changed[tool.name] = tool.parameters
+                reason = f"{tool.name} is hidden: its server lists other arguments than its contract was made from"
+                event = {"ts": self.guard.clock.now(), "event": "contracts", "tool": tool.name}
+                self.guard.trace.record({**event, "ok": False, "reason": reason})
 
     def _run_of(self, context: Any) -> AdapterRun:
         """Return the run of a call: by the client's key, by `run_id`, by session, or of this process."""
@@ -121,10 +146,11 @@ def guard_server(server: Any, guard: Guard, **options: Any) -> GuardMiddleware:
         UsageError: the server has a tool without a contract that is not named in `unguarded`.
     """
     middleware = GuardMiddleware(guard, **options)
-    known = guard.snapshot
+    known, listed = guard.snapshot, list_tools(server)
+    middleware.keep_schemas(listed)
     if lacking := sorted(
         one.name
-        for one in list_tools(server)
+        for one in listed
         if known.find_contract(one.name) is None and one.name not in options.get("unguarded", ())
     ):
         raise UsageError(f"no contract for {', '.join(lacking)}: call contracts(server) after all tools are there")
