@@ -31,7 +31,7 @@ def test_an_errand_needs_three_files():
     table = TEXT.split("## Where to look\n")[1].split("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
     recipes = TEXT.split("## Recipes\n")[1].split("\n## ")[0].split("\n### ")[1:]
-    assert len(rows) == 10
+    assert len(rows) == 9
     assert len(recipes) == 6
     for text in rows + recipes:
         assert len({one for one in paths_named_in(text) if one.endswith(".py")}) <= 3, text
