@@ -232,6 +232,7 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "no_data": FindingCode(
             "the contract requires data, and the tool returned none, or several pieces", leaves_effect_open=True
         ),
+        "halves_differ": FindingCode("the text of the result contradicts its structured content"),
         "extract_failed": FindingCode("the contract's extract function could not read the text"),
         "body_unread": FindingCode("the tool did not read the body of the response, so there is nothing to check"),
         "missing_content_type": FindingCode("a response declares no content type"),

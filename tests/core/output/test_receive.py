@@ -205,6 +205,65 @@ def test_binary_blocks_pass_unread(raw, value, content, output):
     assert checked.content
 
 
+def mcp(structured, *texts):
+    """A result of an MCP server with both halves."""
+    return {"content": [{"type": "text", "text": text} for text in texts], "structuredContent": structured}
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (mcp({"name": "r.txt"}, '{"name": "r.txt"}'), ""),
+        (mcp({"name": "r.txt"}), ""),
+        (mcp({"result": [1, 2]}, "[1, 2]"), ""),
+        (mcp({"result": [1, 2]}, "1", "2"), ""),
+        (mcp({"result": ["a", "5"]}, "a", "5"), ""),
+        (mcp({"result": "salt"}, "salt"), ""),
+        (mcp({"result": "5"}, "5"), ""),
+        (mcp({"name": "r.txt"}, "line 1: salt"), "line 1: salt"),
+        (mcp({"name": "r.txt"}, "line 1", "line 2"), "line 1\nline 2"),
+        (mcp({"name": "r.txt"}, "12"), "12"),
+        (mcp({"rows": [1, 2, 3], "next": 4}, '{"rows": [1, 2]}'), '{"rows": [1, 2]}'),
+        (mcp({"result": {"n": 1}}, '{"other": 1}'), '{"other": 1}'),
+        (mcp({"n": 1}, "[" * 5000), "[" * 5000),
+    ],
+)
+def test_both_halves_of_a_result_are_read(raw, words):
+    """The structured part is the value that is checked; texts that are not its JSON stand beside it, unchecked."""
+    checked = judge(raw, {"type": "object"})
+    assert checked.ok
+    assert (checked.value, checked.words) == (raw["structuredContent"], words)
+    loose = judge(raw, None)
+    assert loose.ok
+    shown = loose.value if isinstance(loose.value, str) else json.dumps(loose.value)
+    assert words in shown
+    assert not words or json.dumps(raw["structuredContent"], separators=(",", ":")) in shown
+
+
+@pytest.mark.parametrize(
+    ("raw", "at"),
+    [
+        (mcp({"n": 1, "m": 2}, '{"n": 2}'), "/n"),
+        (mcp({"rows": [{"n": 1}]}, '{"rows": [{"n": "1"}]}'), "/rows/0/n"),
+        (mcp({"result": 5}, "6"), ""),
+        (mcp({"result": [1]}, "[2]"), "/0"),
+        (mcp({"result": {"n": 1}}, '{"n": [1]}'), "/n"),
+    ],
+)
+@pytest.mark.parametrize("schema", [None, {"type": "object"}])
+def test_halves_that_contradict_each_other_are_a_finding(raw, at, schema):
+    """What both say must be one thing: nobody knows which of the two is true."""
+    (found,) = judge(raw, schema).findings
+    assert (found.code, found.at) == ("halves_differ", at)
+
+
+def test_words_beside_a_value_count_as_its_size():
+    """Both halves together keep the cap, and long ones are offloaded together."""
+    raw = mcp({"n": 1}, "x" * 300_000)
+    assert code(judge(raw, {"type": "object"})) == code(judge(raw, None)) == "output_too_large"
+    assert code(judge(mcp({"n": {1, (2,)}}, "x"), {"type": "object"})) != "halves_differ"
+
+
 BARE = {list: {"type": "array", "items": {}}, dict: {"type": "object", "additionalProperties": True}}
 ROWS = {"type": "array", "items": BARE[dict]}
 CAPTION = {"type": "text", "text": "a cat"}

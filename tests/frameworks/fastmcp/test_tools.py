@@ -222,3 +222,20 @@ def test_calls_and_message_speak_mcp():
     told = message(pokayoke.Guard([]).run().call(call))
     assert isinstance(told, ToolResult)
     assert told.is_error
+
+
+async def test_the_client_reads_both_halves_of_a_result():
+    """A file's text and its metadata are different things: the text for the model holds both, the value is the data."""
+    server = FastMCP("files")
+
+    @server.tool
+    def read_file(name: str) -> dict:
+        """Read a file."""
+        return ToolResult(content="line 1: salt", structured_content={"fileName": name})
+
+    guard_server(server, pokayoke.Guard(contracts(server, reads=["read_file"])))
+    async with Client(server) as client:
+        result = await client.call_tool_mcp("read_file", {"name": "recipe.txt"})
+    assert result.structured_content == {"fileName": "recipe.txt"}
+    assert "line 1: salt" in result.content[0].text
+    assert "recipe.txt" in result.content[0].text

@@ -1013,6 +1013,19 @@ def test_large_outputs_are_kept_aside_and_paged(driver):
     assert driver.call(run, call("read_more", '{"handle": "out-9"}')).status == "failed"
 
 
+def test_a_long_text_beside_a_value_is_kept_with_it(driver):
+    """The model is shown a preview, and pages through both."""
+    both = {"content": [{"type": "text", "text": "salt " * 10_000}], "structuredContent": {"name": "r.txt"}}
+    read = Contract.from_schema(
+        "read", {"type": "object"}, output_schema={"type": "object"}, effect="read", handler=lambda: both
+    )
+    run = Guard([read]).run("r")
+    outcome = driver.call(run, call("read", "{}"))
+    assert (outcome.value, len(outcome.text) < 5_000) == ({"name": "r.txt"}, True)
+    page = driver.call(run, call("read_more", '{"handle": "out-1", "limit": 50}'))
+    assert '{"name":"r.txt"}\nsalt salt' in page.text
+
+
 def test_an_allow_list_does_not_take_the_pager_away(driver):
     """Who may use some tools only reads on in their outputs; a pager that is denied by name is not offered."""
     contract = Contract.from_schema(

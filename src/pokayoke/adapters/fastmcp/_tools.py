@@ -156,7 +156,9 @@ def _tool_value(result: Any) -> Any:
         return result
     structured = result.structured_content
     if structured is not None:
-        return structured["result"] if _says_wrapped(result) else structured
+        value = structured["result"] if _says_wrapped(result) else structured
+        texts = [{"type": "text", "text": one.text} for one in result.content if isinstance(one, TextContent)]
+        return value if value is None else {"content": texts, "structuredContent": value}
     if any(not isinstance(block, TextContent) for block in result.content):
         return result
     texts = [block.text for block in result.content]

@@ -125,7 +125,7 @@ def _end_valid(
         env.meter.count_valid(contract.name, env.now, contract.effect == "read")
     if ended is not None:
         return ended
-    if plan.keeps and data is not None and not (findings or checked.content):
+    if plan.keeps and data is not None and not (findings or checked.content or checked.words):
         opening = env.claimant.claim_id(0)
         env.last_good.put(*_last_good_key(admitted, env), data, now=env.now, after=(opening, env.effects))
     if env.view.state.taints and not findings and not checked.notes:
@@ -141,6 +141,7 @@ def _end_valid(
             trust="unchecked" if findings or checked.unchecked else plan.trust,
             canonical=data,
             content=checked.content,
+            words=checked.words,
         )
     else:
         text = yield from _offload_text(admitted, env, checked)
@@ -195,6 +196,8 @@ def _ledger_output(plan: CallPlan, checked: OutputResult) -> bytes | None:
 def _offload_text(admitted: AdmittedCall, env: CallEnvironment, checked: OutputResult) -> Generator[Step, Any, str]:
     """Store a very long value. Returns a preview with the handle of the rest."""
     tool, value, data = admitted.plan.contract.name, checked.value, checked.canonical
+    if checked.words:
+        value, data = f"{_output_bytes(checked).decode()}\n{checked.words}", None
     handle: str = yield StoreText(value if isinstance(value, str) else _output_bytes(checked).decode())
     return build_preview(value, data, handle=handle, max_chars=env.snapshot.policy.context.preview_chars, tool=tool)
 

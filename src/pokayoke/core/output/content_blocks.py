@@ -107,6 +107,57 @@ def data_beside_media(blocks: ContentBlocks, schema: dict[str, Any] | bool) -> A
     return texts if schema in _OPEN_SCHEMAS[:2] else None if texts else {}
 
 
+class ComparedHalves(msgspec.Struct, frozen=True):
+    """How the texts of a result go with its structured value.
+
+    Args:
+        words: the texts, if they are not that value's JSON; else "".
+        at: pointer to a place of which both say something, and not the same; None if there is none.
+    """
+
+    words: str = ""
+    at: str | None = None
+
+
+def compare_halves(blocks: ContentBlocks, value: Any) -> ComparedHalves:
+    """Compare the texts of a result with its structured value, which MCP's servers often wrap as `result`.
+
+    Args:
+        blocks: the result.
+        value: its structured value as JSON.
+    """
+    if not blocks.texts:
+        return ComparedHalves()
+    inner = value["result"] if is_object(value) and value.keys() == {"result"} else value
+    read = [_read_json(text) for text in blocks.texts]
+    said = read[0] if len(read) == 1 else read
+    if said in (value, inner) or inner in (blocks.text, [*blocks.texts]):
+        return ComparedHalves()
+    half = value if is_object(said) and "result" in said else inner
+    is_data = is_object(said) and is_object(half)
+    is_data = is_data or (is_array(said) and is_array(half)) or (type(said) in (bool, int, float) and half is not value)
+    return ComparedHalves(blocks.text, _contradiction(said, half) if is_data else None)
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _contradiction(said: Any, value: Any, at: str = "") -> str | None:
+    """Return the first place at which both hold something, and not the same; a list may be a part of a longer one."""
+    if is_object(said) and is_object(value):
+        pairs: Iterable[tuple[Any, Any]] = ((key, value[key]) for key in said if key in value)
+        found = (_contradiction(said[key], other, f"{at}/{key}") for key, other in pairs)
+    elif is_array(said) and is_array(value):
+        found = (_contradiction(one, value[place], f"{at}/{place}") for place, one in enumerate(said[: len(value)]))
+    else:
+        return None if said == value else at
+    return next((one for one in found if one is not None), None)
+
+
 def _field_getter(holder: Any) -> _Get:
     """Read fields of a dict or attributes of an object; None for absent ones."""
     if is_object(holder):

@@ -36,6 +36,7 @@ def result_text(
     trust: str,
     canonical: bytes | None = None,
     content: Iterable[Any] = (),
+    words: str = "",
 ) -> str:
     """Return a value as the model reads it: `<tool_output tool=… call=… trust=…>` … `</tool_output>`.
 
@@ -49,12 +50,15 @@ def result_text(
         trust: the label: `checked`, `unchecked`, `degraded`, `error`, …
         canonical: the value's compact JSON, if the caller has it.
         content: blocks that are not text; they are counted, not shown.
+        words: texts that the tool sent beside the value, and nothing has checked.
     """
     if value.__class__ is str:
         body = neutralise(value)
     else:
         data = dump_compact(value) if canonical is None else canonical
         body = neutralise(data.decode(), data=data, json=True)
+    if words:
+        body = f"{body}\n[beside it, unchecked:]\n{neutralise(words)}"
     blocks = [*content] if content else ()
     if blocks:
         note = f"[content that is not text: {len(blocks)}]"

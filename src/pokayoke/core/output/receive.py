@@ -18,7 +18,7 @@ from pokayoke.core.json.dump import dump_exact_size
 from pokayoke.core.json.serialise import serialise, too_large_finding
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object, properties_of
-from pokayoke.core.output.content_blocks import ContentBlocks, as_blocks, data_beside_media
+from pokayoke.core.output.content_blocks import ContentBlocks, as_blocks, compare_halves, data_beside_media
 from pokayoke.core.output.envelope import failure_text
 from pokayoke.core.output.html_pages import is_page
 from pokayoke.core.output.transport import (
@@ -54,6 +54,7 @@ class ReceivedOutput(msgspec.Struct, frozen=True, gc=False):
         finding: the reason why there is no value, or None.
         failure: the tool's own words if it failed, or None.
         origin: the Python object, if a Decimal in it has two faithful forms.
+        words: texts beside the value, which says something else; nothing checks them.
     """
 
     value: Any = None
@@ -64,6 +65,7 @@ class ReceivedOutput(msgspec.Struct, frozen=True, gc=False):
     finding: Finding | None = None
     failure: str | None = None
     origin: Any = None
+    words: str = ""
 
 
 def receive_output(raw: Any, contract: Contract, *, policy: ToolOutputPolicy) -> ReceivedOutput:
@@ -228,19 +230,38 @@ def _receive_blocks(blocks: ContentBlocks, contract: Contract, limit: int) -> Re
         return ReceivedOutput(
             content=blocks.content, failure=failure_text("an HTML page" if is_page(str(said)) else said)
         )
+    if blocks.structured is not None:
+        return _receive_halves(blocks, contract, limit)
     if contract.output is None:
         if blocks.texts:
             return _receive_text(blocks.text, contract, limit, blocks.content)
-        return ReceivedOutput(content=blocks.content) if blocks.content else _serialise_object(blocks.structured, limit)
-    structured = blocks.structured
-    if structured is None:
-        structured = data_beside_media(blocks, contract.output.raw)
-    if structured is not None:
-        return _serialise_object(structured, limit, blocks.content)
+        return ReceivedOutput(content=blocks.content)
+    value = data_beside_media(blocks, contract.output.raw)
+    if value is not None:
+        return _serialise_object(value, limit, blocks.content)
     if len(blocks.texts) == 1 or (contract.extract is not None and blocks.texts):
         return _receive_text(blocks.text, contract, limit, blocks.content)
     got = f"{len(blocks.texts)} text blocks and no structured content"
     return _from_finding(output_finding("no_data", f"the contract promises data, got {got}"))
+
+
+def _receive_halves(blocks: ContentBlocks, contract: Contract, limit: int) -> ReceivedOutput:
+    """Receive a structured value and its texts: where these are not its JSON, the model reads both."""
+    received = _serialise_object(blocks.structured, limit, blocks.content)
+    if received.finding is not None:
+        return received
+    halves = compare_halves(blocks, received.value)
+    if halves.at is not None:
+        said = "the text of the result says something else than its structured content"
+        return _from_finding(output_finding("halves_differ", said, at=halves.at))
+    if received.chars + len(halves.words) > limit:
+        return _from_finding(too_large_finding(limit, "characters"))
+    if contract.output is not None:
+        chars = received.chars + len(halves.words)
+        return msgspec.structs.replace(received, chars=chars, words=halves.words)
+    if not halves.words:
+        return _receive_text(blocks.text, contract, limit, blocks.content) if blocks.texts else received
+    return _receive_text(f"{blocks.text}\n{received.data.decode()}", contract, limit, blocks.content)
 
 
 def _receive_response(

@@ -63,6 +63,7 @@ class OutputResult(msgspec.Struct, frozen=True, gc=False):
         failure: the tool's own words if it reports a failure; then nothing else was checked.
         notes: remarks that do not stop the output; such a one is no evidence that the tool is well again.
         wire: True if the output passed the transport checks.
+        words: texts beside the value that nothing has checked.
         no_effect: True if the reported failure proves that nothing happened.
         refused: True if the tool itself said no, so that it is over: no lost connection, no server that broke down.
     """
@@ -76,6 +77,7 @@ class OutputResult(msgspec.Struct, frozen=True, gc=False):
     failure: str | None = None
     notes: tuple[Finding, ...] = ()
     wire: bool = False
+    words: str = ""
     no_effect: bool = False
     refused: bool = False
 
@@ -202,7 +204,9 @@ def _check_output_fully(
     elif contract.output_checks == "full":
         findings, value, data = _check_data(got, value, data, contract, contract.output)
         findings = findings or _invariant_findings(contract, value, data, arguments)
-    return OutputResult(value, findings, got.content, data, unchecked, got.chars, notes=notes, wire=got.wire)
+    return OutputResult(
+        value, findings, got.content, data, unchecked, got.chars, notes=notes, wire=got.wire, words=got.words
+    )
 
 
 def _check_data(
