@@ -157,8 +157,8 @@ def _tool_value(result: Any) -> Any:
     structured = result.structured_content
     if structured is not None:
         value = structured["result"] if _says_wrapped(result) else structured
-        texts = [{"type": "text", "text": one.text} for one in result.content if isinstance(one, TextContent)]
-        return value if value is None else {"content": texts, "structuredContent": value}
+        words = [{"type": "text", "text": one.text} for one in result.content if isinstance(one, TextContent)]
+        return value if value is None else {"content": words, "structuredContent": value}
     if any(not isinstance(block, TextContent) for block in result.content):
         return result
     texts = [block.text for block in result.content]
