@@ -4,13 +4,14 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec import structs
 
 import pokayoke
 from pokayoke import ToolCall
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, encode_unreadable_call
 from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
-from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall, value_as_text
-from pokayoke.errors import UsageError
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall, text_for_user
+from pokayoke.errors import ToolError, UsageError
 
 KEY = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 
@@ -28,13 +29,32 @@ def test_what_a_run_was_opened_for_is_kept_until_it_is_closed_or_acts_for_anothe
 
 
 @pytest.mark.parametrize(("value", "read"), [("paid", "paid"), ({"id": 1}, '{"id": 1}'), (None, "null")])
-def test_what_a_user_reads_is_the_value_or_that_it_was_not_kept(value, read):
-    """Where no model reads a result, `null` never stands for one that is gone."""
+def test_what_a_user_reads_is_the_value_or_that_nothing_ran(value, read):
+    """Where no model reads a result, a repeated call is told as one that did not run; a value is shown if it was kept."""
     made = build_contracts([ToolDescription("pay", "Pay.", KEY)], fields={"pay": {"secret": True}})
     run = pokayoke.Guard(made).run("r")
     first, again = (run.call(ToolCall("c", "pay", {"key": "a"}), invoke=lambda _: value) for _ in range(2))
-    assert value_as_text(first) == read
-    assert "its result was not kept" in value_as_text(again)
+    assert text_for_user(run.snapshot, first) == read
+    assert text_for_user(run.snapshot, again) == "Not run a second time: pay."
+    kept = structs.replace(again, value="paid")
+    assert text_for_user(run.snapshot, kept) == "paid\n\n[Not run a second time: pay.]"
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (ToolError("the card is declined"), "Not done: pay (the tool failed)."),
+        (TimeoutError(), "It is not known whether pay took effect."),
+    ],
+)
+def test_what_a_user_reads_of_a_failure_is_no_hint_for_a_model(raised, told):
+    """It says what was not done, or that nobody knows."""
+
+    def pay(_):
+        raise raised
+
+    run = pokayoke.Guard(build_contracts([ToolDescription("pay", "Pay.", KEY)])).run("r")
+    assert text_for_user(run.snapshot, run.call(ToolCall("c", "pay", {"key": "a"}), invoke=pay)) == told
 
 
 def test_several_loops_of_one_run_are_told_apart_and_share_its_ledger():

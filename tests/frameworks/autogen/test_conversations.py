@@ -45,11 +45,12 @@ async def test_a_result_that_is_the_last_word_is_the_plain_value_and_a_failure_s
         return "<!doctype html><html>502</html>" if order == "C3" else f"refunded {order}"
 
     fields = {"refund": {"output_schema": {"type": "string"}, "content_type": "application/json"}}
-    for order, text in (("A1", "refunded A1"), ("B2", "refund did not succeed: "), ("C3", "refund did not succeed: ")):
+    unknown = "It is not known whether refund took effect."
+    for order, text in (("A1", "refunded A1"), ("B2", unknown), ("C3", unknown)):
         guard = pokayoke.Guard(contracts([refund], fields=fields))
         client = Client(asks(("refund", f'{{"order": "{order}"}}')))
         last = await said(agent_of(guard, client, [refund], max_tool_iterations=1))
-        assert last.startswith(text)
+        assert last == text
         assert "secret" not in last
         assert "502" not in last
 

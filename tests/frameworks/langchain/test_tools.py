@@ -149,7 +149,7 @@ def test_a_command_changes_the_state_once():
 
 @pytest.mark.parametrize("direct", [True, False])
 def test_what_goes_to_the_user_directly_is_not_dressed_for_a_model(direct):
-    """A `return_direct` result is the user's text, replayed or not; with other calls in the message the agent goes on."""
+    """A `return_direct` result is the user's text, and says if it is an old one; beside others the agent goes on."""
 
     @tool(return_direct=True)
     def refund(order: str) -> dict:
@@ -164,9 +164,9 @@ def test_what_goes_to_the_user_directly_is_not_dressed_for_a_model(direct):
     both = together(REFUND_A1, asks("find", "c2", order="A1"))
     turn = lambda asked: both if asked[-1].type == "human" else "Done."  # noqa: E731 - one of a script's
     agent, _ = agent_of(Script(turns=[turn]), [refund, find], reads=["find"])
-    for _ in range(2):
+    for mark in ("", "\n\n[Not run a second time: refund.]"):
         texts = [one.text for one in agent.invoke(GO, THREAD)["messages"] if one.type == "tool"]
-        assert (texts == ['{"refunded": "A1"}', "found"]) == direct
+        assert (texts == [f'{{"refunded": "A1"}}{mark}', "found"]) == direct
         assert any("<tool_output" in text for text in texts) != direct
 
 

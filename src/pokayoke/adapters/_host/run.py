@@ -24,10 +24,13 @@ from pokayoke.adapters._host.calls import ReplyCall
 from pokayoke.adapters._host.control_flow import ControlFlow, Invoke
 from pokayoke.adapters._host.ordering import CallOrdering
 from pokayoke.core.call import Finding, Outcome, ToolCall
+from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.gate.rules import as_principal
 from pokayoke.core.host_input import as_storable_id
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
+from pokayoke.core.state.final_answer import call_note
+from pokayoke.core.state.words import say
 from pokayoke.runtime.guard.guard import Guard
 from pokayoke.runtime.run.run import Run
 
@@ -271,9 +274,11 @@ def _run_for_caller(
     return acting
 
 
-def value_as_text(outcome: Outcome) -> str:
-    """Return the value of a call that ended ok, as text for a user; or a message that the value was not kept."""
-    value = outcome.value
-    if value is None and outcome.status == "replayed":
-        return outcome.message
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+def text_for_user(snapshot: Snapshot, outcome: Outcome) -> str:
+    """Return what the user reads of a call whose result goes past the model: its value, and what it must not hide."""
+    words = snapshot.policy.words
+    note, value = call_note(outcome, words), outcome.value
+    if not outcome.ok or (note and value is None):
+        return note
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return f"{text}\n\n{say(words, 'note', note=note)}" if note else text

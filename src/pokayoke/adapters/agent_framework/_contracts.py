@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agent_framework import FunctionTool, UserInputRequiredException, normalize_tools
+from agent_framework import SKIP_PARSING, FunctionTool, UserInputRequiredException, normalize_tools
 
 from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
 
@@ -22,7 +22,10 @@ def _describe_tools(tools: Any) -> Iterator[ToolDescription]:
     for tool in normalize_tools(tools):
         for one in [tool] if isinstance(tool, FunctionTool) else getattr(tool, "functions", ()):
             if isinstance(one, FunctionTool):
-                output = annotated_output(one.func)
+                parser = getattr(
+                    one.result_parser, "parser", one.result_parser
+                )  # what the author's own returns is a text
+                output = annotated_output(one.func) if parser in (None, SKIP_PARSING) else None
                 yield ToolDescription(one.name, one.description, one.parameters(), output=output)
 
 

@@ -196,7 +196,7 @@ class _CapturingParser:
     """
 
     def __init__(self, parser: Callable[[Any], Any] | None) -> None:
-        self._parser = parser
+        self.parser = parser
 
     @classmethod
     def install_on(cls, tool: FunctionTool) -> None:
@@ -206,10 +206,10 @@ class _CapturingParser:
             tool.result_parser = cls(parser)
 
     def __call__(self, returned: Any) -> Any:
-        parsed = _parse_result(returned) if self._parser is None else self._parser(returned)
+        parsed = _parse_result(returned) if self.parser is None else self.parser(returned)
         if (invocation := _invocation_var.get()) is not None:
             # A parser that the tool's author wrote says what its result is.
-            invocation.record_result(returned if self._parser is None else parsed, parsed)
+            invocation.record_result(returned if self.parser is None else parsed, parsed)
         return parsed
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import decode_call
-from pokayoke.adapters._host.run import AdapterRun, value_as_text
+from pokayoke.adapters._host.run import AdapterRun, text_for_user
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.runtime.guard.guard import Guard
 
@@ -86,6 +86,4 @@ class AgentRun:
         outcome = self._outcomes.get(call.id)
         if outcome is None:
             return str(result.content)
-        if outcome.ok:
-            return value_as_text(outcome)
-        return f"{outcome.tool} did not succeed: {outcome.stop_reason}."
+        return text_for_user(self.guard.snapshot, outcome)

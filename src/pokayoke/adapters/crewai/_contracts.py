@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from crewai.tools import BaseTool
 from crewai.utilities.string_utils import sanitize_tool_name
 
 from pokayoke.adapters._host.contracts import ToolDescription, annotated_output, contracts_builder
+from pokayoke.core.contract.contract import OutputSchema
 
 
 class ToolNotStartedError(Exception):
@@ -29,10 +31,17 @@ def _describe_tools(tools: Iterable[Any]) -> list[ToolDescription]:
             crewai_name(one.name),
             one.description,
             one.args_schema.model_json_schema(),
-            output=annotated_output(getattr(one, "func", None) or type(one)._run),  # noqa: SLF001 - what a class of tools has
+            output=_output_of(one),
         )
         for one in tools
     ]
+
+
+def _output_of(tool: Any) -> OutputSchema:
+    """Return what a tool promises; of one with an author's own text for the agent, that text is the result."""
+    if type(tool).format_output_for_agent is not BaseTool.format_output_for_agent:
+        return None
+    return annotated_output(getattr(tool, "func", None) or type(tool)._run)  # noqa: SLF001 - what a class of tools has
 
 
 contracts = contracts_builder(_describe_tools, no_effect_errors=(ToolNotStartedError,))

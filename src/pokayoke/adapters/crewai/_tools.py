@@ -19,7 +19,7 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from pokayoke.adapters._host.calls import effective_call, encode_unreadable_call, find_tool_name
 from pokayoke.adapters._host.control_flow import Invoke
-from pokayoke.adapters._host.run import AdapterRun, value_as_text
+from pokayoke.adapters._host.run import AdapterRun, text_for_user
 from pokayoke.adapters.crewai._contracts import ToolNotStartedError, crewai_name
 from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRuns
 from pokayoke.core.call import Outcome, ToolCall
@@ -79,7 +79,7 @@ class GuardedTool(BaseTool):
         invoke = self._run_inner_tool if own["_inner"] is not None else self._choose_invoke(adapter_run, judged)
         outcome = adapter_run.call(judged, invoke)
         if outcome.ok and self.result_as_answer:  # no model reads it
-            return value_as_text(outcome)
+            return text_for_user(adapter_run.run.snapshot, outcome)
         if outcome.ok or outcome.status == "degraded":
             return outcome.text
         return ToolFailure(message=outcome.text, reason=_failure_reason(outcome))

@@ -12,7 +12,6 @@ from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
 from langgraph.types import Command
 
-from pokayoke.adapters._host.run import value_as_text
 from pokayoke.core.call import Outcome
 from pokayoke.core.messages.media import media_block_for
 
@@ -51,14 +50,14 @@ def redirects_graph(made: Any) -> bool:
     return isinstance(made, Command) and bool(made.goto or made.graph)
 
 
-def result_message(outcome: Outcome, call: Any, made: Any = None, *, direct: bool = False) -> Any:
+def result_message(outcome: Outcome, call: Any, made: Any = None, *, direct: str | None = None) -> Any:
     """Return a `ToolMessage` that answers a call, or the tool's own command with that message in it.
 
     Args:
         outcome: the outcome of the call.
         call: the call as it stands in the history: `id` and `name`.
         made: what the tool node made of the tool's result. Its artifact and its commands stay, if the outcome is ok.
-        direct: True if the user reads the answer, not the model: then it is the value as LangChain writes it.
+        direct: what the user reads of it, if that is no model; a tool that ran has written it in LangChain's way.
     """
     content: Any = outcome.text
     if outcome.content:
@@ -67,13 +66,13 @@ def result_message(outcome: Outcome, call: Any, made: Any = None, *, direct: boo
         content = [{"type": "text", "text": outcome.text}, *filter(None, shown)]
     status = "success" if outcome.ok else "error"
     if made is None or not outcome.ok:
-        if direct and outcome.ok:
-            content = value_as_text(outcome)
+        if direct is not None:
+            content = direct
         return ToolMessage(content, name=call["name"], tool_call_id=call["id"], status=status)
     known = answering_message(made, call["id"])
     if known is None:
         return made  # it leads to another graph, and this one needs no answer
-    content = known.content if direct else content
+    content = content if direct is None else known.content
     answer = _copy_message(known, {"content": content, "name": call["name"], "status": status})
     return _replace_answer(made, known, answer)
 

@@ -30,7 +30,7 @@ from langgraph.types import interrupt
 
 from pokayoke.adapters._host.approvals import waiting_questions
 from pokayoke.adapters._host.calls import decode_call
-from pokayoke.adapters._host.run import AdapterRun
+from pokayoke.adapters._host.run import AdapterRun, text_for_user
 from pokayoke.adapters.langchain._approvals import build_question, count_answers, take_answer
 from pokayoke.adapters.langchain._contracts import (
     CONTROL_EXCEPTIONS,
@@ -178,7 +178,8 @@ class ToolNodeCall:
                 leading.add(key)
             elif outcome.status == "replayed" and key in leading:
                 outcome = msgspec.structs.replace(outcome, text=f"{outcome.text}\n{_NOT_REDIRECTED}")
-        direct = invocation is not None and invocation.is_direct and self._is_last_step()
+        is_direct = invocation is not None and invocation.is_direct and self._is_last_step()
+        direct = text_for_user(self._adapter_run.run.snapshot, outcome) if is_direct else None
         return result_message(outcome, self._request.tool_call, made, direct=direct)
 
     # -- a person --------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
 from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME
 from pokayoke.adapters._host.control_flow import invoke_without_tool, not_started
 from pokayoke.adapters._host.proxy import Proxy
-from pokayoke.adapters._host.run import value_as_text
+from pokayoke.adapters._host.run import text_for_user
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.openai_agents._approvals import approval_rule, is_unfit
 from pokayoke.adapters.openai_agents._handoffs import refuse_handoff
@@ -198,9 +198,11 @@ def _framework_result(outcome: Outcome) -> Any:
 def _output_value(output: Any) -> Any:
     """Return the value that a tool returned, from what the model reads of the call."""
     outcome = getattr(output, "outcome", None)
-    if not isinstance(outcome, Outcome) or not outcome.ok or (outcome.value is None and outcome.content):
+    if not isinstance(outcome, Outcome) or not outcome.ok:
         return output
-    return value_as_text(outcome) if outcome.value is None and outcome.status == "replayed" else outcome.value
+    if outcome.value is None and (outcome.content or outcome.status == "replayed"):
+        return output
+    return outcome.value
 
 
 def final_output_behavior(behaviour: Any) -> Any:
@@ -218,7 +220,10 @@ def final_output_behavior(behaviour: Any) -> Any:
         chosen = results[:1] if stops is None else [one for one in results if one.tool.name in stops][:1]
         if not chosen or not getattr(getattr(chosen[0].output, "outcome", None), "ok", True):
             return ToolsToFinalOutputResult(is_final_output=False)
-        return ToolsToFinalOutputResult(is_final_output=True, final_output=_output_value(chosen[0].output))
+        final, outcome = _output_value(chosen[0].output), getattr(chosen[0].output, "outcome", None)
+        if isinstance(outcome, Outcome) and outcome.status == "replayed":
+            final = text_for_user(current_agent_run().runs.guard.snapshot, outcome)
+        return ToolsToFinalOutputResult(is_final_output=True, final_output=final)
 
     return choose_final_output
 

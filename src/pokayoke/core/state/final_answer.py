@@ -96,6 +96,16 @@ def final_answer(
     return Answer(" ".join(filter(None, parts)), verified=False, stop_reason=stop_reason)
 
 
+def call_note(outcome: Outcome, words: Mapping[str, str]) -> str:
+    """Return what a user has to read of one call whose result no model words: "" of one that ran and ended ok."""
+    if outcome.status == "replayed":
+        return _list_tools(words, "unrepeated", [outcome.tool])
+    if outcome.ok:
+        return ""
+    reason: str = {"unknown": "in_doubt", "done": UNUSABLE}.get(outcome.effect) or outcome.stop_reason or "other"
+    return _unmet_note([(outcome.tool, reason)], words)
+
+
 def _unmet_note(unmet: Collection[tuple[str, str]], words: Mapping[str, str]) -> str:
     """What is said of the writes that a text may claim: what may have happened is not told as not done."""
     failed = dict(one for one in unmet if one[1] not in ("in_doubt", UNUSABLE))
