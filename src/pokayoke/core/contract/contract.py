@@ -174,6 +174,8 @@ class Contract:
     """The compiled output schema; None if the output is text or unchecked."""
     model_schema: dict[str, Any] = field(init=False, repr=False)
     """The input schema as the model sees it; it must not be changed."""
+    pause: float | None = field(init=False, repr=False)
+    """Seconds after which an equal call of a tool that polls is no repetition; None if it does not poll."""
     id: str = field(init=False)
     """`name@version`."""
     unchecked: bool = field(init=False, repr=False)
@@ -202,6 +204,7 @@ class Contract:
         for name, value in normalise_fields(self).items():
             seal(self, name, value)
         seal(self, "id", f"{self.name}@{self.version}")
+        seal(self, "pause", self.polls.min_interval if isinstance(self.polls, Polls) else None)
         where = f"input schema of {self.name!r}"
         whole = compile_schema(self.input_schema, where=where, resources=self.schemas)
         accepted = visible = whole
@@ -235,11 +238,6 @@ class Contract:
         """The `before_validators` without a corrector: what only they could read never reaches them."""
         corrected = {parse_pointer(name)[0] if name.startswith("/") else name for name in self.correctors}
         return tuple(name for name in self.before_validators if name not in corrected)
-
-    @property
-    def pause(self) -> float | None:
-        """Seconds after which an equal call of a tool that polls is no repetition; None if it does not poll."""
-        return self.polls.min_interval if isinstance(self.polls, Polls) else None
 
     @property
     def text_output(self) -> bool:

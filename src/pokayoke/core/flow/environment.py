@@ -36,7 +36,7 @@ class RunView(Protocol):
 
     @property
     def effects(self) -> int:
-        """A number that every write of the run changes: 0 before the first, -1 while one is under way or in doubt."""
+        """A number that every write changes, in every opening of a run another one: see `CallLog.effects`."""
         ...
 
 

@@ -126,8 +126,7 @@ def _end_valid(
     if ended is not None:
         return ended
     if plan.keeps and data is not None and not (findings or checked.content or checked.words):
-        opening = env.claimant.claim_id(0)
-        env.last_good.put(*_last_good_key(admitted, env), data, now=env.now, after=(opening, env.effects))
+        env.last_good.put(*_last_good_key(admitted, env), data, now=env.now, after=env.effects)
     if env.view.state.taints and not findings and not checked.notes:
         identity = identity_hash(prepared, contract)
         yield ChangeState(lambda state: unlatch_by_output(state, contract.name, identity, env.step))
@@ -228,7 +227,7 @@ def _end_invalid(
             *_last_good_key(admitted, env),
             now=env.now,
             max_age=policy.last_known_good_seconds,
-            after=(env.claimant.claim_id(0), env.view.effects),
+            after=env.view.effects,
         )
         if value is not None:
             shown = result_text(value, tool=contract.name, call_id=prepared.call.id, trust="degraded")

@@ -17,15 +17,12 @@ import msgspec
 from pokayoke.core.contract.contract import Contract
 
 Key = tuple[str, str, str]
-EffectCount = tuple[str, int]
-"""An opening of a run, and the number that its writes had changed (see `RunView.effects`) when something was read."""
-_NO_EFFECTS: EffectCount = ("", 0)
 
 
 class _CachedOutput(msgspec.Struct, frozen=True, gc=False):
     at: float
     data: bytes
-    after: EffectCount
+    after: int
 
 
 class LastKnownGood:
@@ -65,7 +62,7 @@ class LastKnownGood:
         data: bytes,
         *,
         now: float,
-        after: EffectCount = _NO_EFFECTS,
+        after: int = 0,
     ) -> None:
         """Keep an output; the caller has checked `keeps_last_good`.
 
@@ -75,7 +72,7 @@ class LastKnownGood:
             args_hash: hash of the arguments of the call.
             data: the value as compact JSON.
             now: the time, in seconds.
-            after: the run that read it, and the number of its writes before.
+            after: `RunView.effects` when its call began.
         """
         kept, key, size = self._kept, (tenant or "", contract_id, args_hash), len(data)
         with self._lock:
@@ -96,7 +93,7 @@ class LastKnownGood:
         *,
         now: float,
         max_age: float,
-        after: EffectCount = _NO_EFFECTS,
+        after: int = 0,
     ) -> tuple[float, Any]:
         """Return (age in seconds, value); (0.0, None) if no output is young enough.
 
@@ -105,7 +102,7 @@ class LastKnownGood:
         """
         with self._lock:
             kept = self._kept.get((tenant or "", contract_id, args_hash))
-        if kept is None or max_age <= 0 or (after[1] != 0 and kept.after != after) or after[1] < 0:
+        if kept is None or max_age <= 0 or after < 0 or (after and kept.after != after):
             return 0.0, None
         age = now - kept.at
         if not 0 <= age <= max_age:

@@ -86,7 +86,9 @@ class OutputResult(msgspec.Struct, frozen=True, gc=False):
         """What this answer of a write says of its effect: a page, or nothing where data belongs, says nothing."""
         if self.failure is not None:
             return "none" if self.no_effect else "unknown"
-        is_nothing = bool(self.findings) and self.canonical == b"null" and not self.content
+        if not self.findings:
+            return "done"
+        is_nothing = self.canonical == b"null" and not self.content
         is_open = any((row := FINDING_CODES.get(one.code)) and row.leaves_effect_open for one in self.findings)
         return "unknown" if is_nothing or is_open else "done"
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pokayoke.core.call import Finding
 from pokayoke.core.flow.steps import (
@@ -164,9 +164,9 @@ async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver, first:
         step = walk.send(first)
         while True:
             try:
-                answer = _ASYNC_HANDLERS[type(step)](world, step)
+                answer: Any = _ASYNC_HANDLERS[type(step)](world, step)
                 if type(answer) is CoroutineType:
-                    answer = await answer
+                    answer = await cast("Awaitable[Any]", answer)
             except (asyncio.CancelledError, KeyboardInterrupt):
                 if is_running_write(step):
                     await world.aend_without_caller(walk)

@@ -7,6 +7,7 @@ Never: a doubt that is dropped before it is settled.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
@@ -25,6 +26,7 @@ from pokayoke.stores.values import RecordQuery
 _KEPT_REFUSALS: Final = 20
 _KEPT_EFFECTS: Final = 10_000
 _ALL: Final = 2**31 - 1
+_effect_numbers: Final = itertools.count(1)
 
 
 class OpenCall(NamedTuple):
@@ -48,6 +50,7 @@ class CallLog:
         store: where the run's writes are recorded.
         run_id: the run.
         named: True if the host chose its id: only then it may have been open before.
+        was_open: True if it was.
 
     Attributes:
         not_done: what did not end well, with reasons, in order; see `add_not_done`.
@@ -57,7 +60,7 @@ class CallLog:
         refused: calls that would be refused again.
     """
 
-    def __init__(self, store: Store, run_id: str, *, named: bool) -> None:
+    def __init__(self, store: Store, run_id: str, *, named: bool, was_open: bool = False) -> None:
         self.not_done: dict[tuple[str, str], None] = {}
         self.unmet: dict[str, tuple[str, str]] = {}
         self.unrepeated: dict[tuple[str, str], None] = {}
@@ -68,7 +71,7 @@ class CallLog:
         self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
         self._unknown: dict[str, str] = {}  # tools of writes that failed and may have taken effect, by key
         self._unusable: dict[str, str] = {}  # tools of writes that ran, and whose answers were unusable, by key
-        self._claims = 0
+        self._effects = next(_effect_numbers) if was_open else 0
         self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
         self._store, self._run_id = store, run_id
         self._recalled, self._new_turn, self._recalling = not named, False, 0
@@ -81,8 +84,11 @@ class CallLog:
 
     @property
     def effects(self) -> int:
-        """A number that every claim changes: 0 before the first, -1 while a write is under way or in doubt."""
-        return -1 if self.open and self.doubtful_tools else self._claims
+        """A number that each claim changes, and that no two openings share.
+
+        It is 0 in a new run before its first write, and -1 while a write is under way or in doubt.
+        """
+        return -1 if self.open and self.doubtful_tools else self._effects
 
     @property
     def done_tools(self) -> list[str]:
@@ -114,7 +120,7 @@ class CallLog:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
         if not self._recalled:
             self._here.add(claim.key)
-        self._claims += 1
+        self._effects = next(_effect_numbers)
         self.unmet[claim.key] = (claim.tool, "in_doubt")
         matter = self.open[claim.key] = OpenCall(claim.tool, "in_doubt")
         return matter

@@ -72,14 +72,13 @@ class RunMemory:
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
-        self.matters = CallLog(store, state.run_id, named=named)
+        self.matters = CallLog(store, state.run_id, named=named, was_open=state.step > 0)
         self.written = CompletedWrites(store, state.run_id)
         self.texts = OffloadedTexts()
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._loop, self._answered = state.loop, state.answered
         self._step = state.step
-        self._was_open = state.step > 0
         self._other_calls = state.calls - state.step  # that were counted without a step of this run's
         self._rounds = self._kept_rounds = state.rounds
         self._in_batch = 0
@@ -108,9 +107,8 @@ class RunMemory:
 
     @property
     def effects(self) -> int:
-        """As `RunView.effects`; a run that was open before may have written then."""
-        count = self.matters.effects
-        return count + self._was_open if count >= 0 else count
+        """See `CallLog.effects`."""
+        return self.matters.effects
 
     def next_step(self) -> int:
         """Count a call and return its number."""

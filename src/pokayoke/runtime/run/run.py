@@ -391,6 +391,10 @@ class Run:
         now = self.guard.clock.now()
         self.emit({"ts": now, "run_id": self.id, "step": self.progress.step, "event": what, **fields})
 
+    def redact_text(self, text: str, marks: tuple[str, ...], arguments: bytes) -> str:
+        """Return a text of a call as the trace would write it; see `Trace.redact_text_of_call`."""
+        return self.guard.trace.redact_text_of_call(self.id, text, marks, arguments)
+
     def scope(self, contract: Contract) -> tuple[str, str] | None:
         """Return kind and id of the scope in which an equal write happens once.
 
@@ -474,8 +478,8 @@ class Run:
             asks=guard.on_ask is not None,
             caller=self.seen.view_caller(self.state.turn, self.progress.round_number, may_ask=self.can_ask),
             meter=guard.switchboard,
-            redact=partial(guard.trace.redact_text_of_call, self.id),
-            effects=self.progress.effects,
+            redact=self.redact_text,
+            effects=self.progress.matters.effects,
         )
 
     def _end_round(self) -> None:
