@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from pokayoke.core.flow.repetition import (
     CallerView,
     HandedAnswer,
     decide_repetition,
+    replay_words,
     sight_answer,
     text_digest,
 )
@@ -77,8 +79,21 @@ def test_an_answer_stands_in_a_history_if_it_says_how_the_effect_ended(text, kno
 
 
 def test_a_call_that_means_another_effect_has_no_answer_of_this_one():
-    """Ids repeat, so an id alone proves nothing."""
+    """Ids repeat, so an id alone proves nothing, nor does a time."""
     assert sighting(record(), caller(call()), equal=False) == "unseen"
+    replay = call(f"{REPLAY_WORDS}: add {replay_words(record(), 0)}; result", "c5")
+    assert sighting(record(), caller(replay)) == "this_turn"
+    assert sighting(record(), caller(replay), equal=False) == "unseen"
+
+
+def test_a_replay_says_which_effect_it_is_about():
+    """When it ran, or was claimed if its output is still to come, and its number among the equal ones."""
+    assert replay_words(record(), 0) == "already ran at 1970-01-01 00:00:01 UTC"
+    early = msgspec.structs.replace(record(), settled_at=None)
+    assert replay_words(early, 1) == "already ran (number 2) at 1970-01-01 00:00:00 UTC"
+    second = call(f"{REPLAY_WORDS}: add {replay_words(record(), 1)}; result", "c5")
+    assert sighting(record(), caller(second)) == "unseen"
+    assert sighting(record(), caller(second), marks=("~x", "~y")) == "this_turn"
 
 
 def test_each_effect_needs_an_answer_of_its_own():
@@ -96,6 +111,8 @@ def test_an_answer_that_was_handed_out_is_known_by_its_text():
     assert sighting(known, caller(call(text, "c5"), handed=handed, count=1)) == "this_turn"
     assert sighting(known, caller(call("[interrupted]", "c5"), handed=handed, count=1)) == "unseen"
     assert sighting(known, caller(call(text, "c5"), handed=handed, count=0)) == "unseen"
+    bare = [HandedAnswer(0, "c1", 1, 1, text_digest("a result of which nothing is kept"))]
+    assert sighting(known, caller(call("a result of which nothing is kept"), handed=bare, count=1)) == "this_turn"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +142,8 @@ def test_without_a_history_it_counts_what_was_handed_out(entry, where):
     """To a call of an earlier turn or with another id, but not of the same message."""
     handed = () if entry is None else [HandedAnswer(0, *entry, "")]
     assert sighting(record(), CallerView(Memory(k=handed), turn=1, message=2, count=1)) == where
+    beside = CallerView(Memory(k=handed), turn=1, message=2, count=1, history=lambda: SeenHistory((), 1))
+    assert sighting(record(), beside) == ("unseen" if entry is None else where)
 
 
 def test_what_was_handed_out_does_not_count_where_the_history_is_exact():
@@ -172,6 +191,7 @@ def test_what_becomes_of_a_call(rule, where, later, fields, decided):
         (record("failed_final", output_ok=False), "turn", "earlier_turn", "ask"),
         (record("failed_final", output_ok=False), "each", "this_turn", "ask"),
         (record("failed_final", output_ok=False), "once", "this_turn", "replay"),
+        (record(output_ok=False), "turn", "earlier_turn", "run"),
         (record("failed_retriable"), "once", "earlier_turn", "run"),
         (record("failed_retriable"), "once", "this_turn", "replay"),
     ],

@@ -130,7 +130,8 @@ def ending_before_run(
     outcome = build_outcome(
         prepared, status, text, findings, effect=_effect_status(answer), stop_reason=reason, claim=claim
     )
-    return Ending(msgspec.structs.replace(outcome, retry_after=answer.retry_after, approval=answer.approval))
+    key = outcome.key if answer.record is None else answer.record.key  # of an effect before the one that was asked for
+    return Ending(msgspec.structs.replace(outcome, key=key, retry_after=answer.retry_after, approval=answer.approval))
 
 
 def _effect_status(answer: Admission) -> EffectStatus:

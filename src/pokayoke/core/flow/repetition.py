@@ -217,7 +217,7 @@ def decide_repetition(
         return "replay"
     ask: Literal["ask", "replay"] = "ask" if caller.may_ask else "replay"
     is_later = sighting == "earlier_turn"
-    if record.state == "failed_final" and not record.output_ok and (is_later or rule != "once"):
+    if record.state == "failed_final" and not record.output_ok and rule != "once":
         return ask  # nobody said no
     if rule == "each":
         return "run"
