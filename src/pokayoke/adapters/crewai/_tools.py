@@ -132,7 +132,7 @@ class GuardedTool(BaseTool):
         if isinstance(result, ToolFailure):
             if result.reason is ToolFailureReason.USAGE_LIMIT:
                 raise ToolNotStartedError(result.message)
-            raise ToolError(result.as_agent_message())
+            raise ToolError(result.as_agent_message(), effect="unknown")  # the framework says so, not the tool
         if type(tool).format_output_for_agent is not BaseTool.format_output_for_agent:
             # The author's own text for the agent is the result.
             return tool.format_output_for_agent(result)
