@@ -169,7 +169,7 @@ class EffectChain:
         if one.arguments == call.arguments:
             return True
         try:
-            sent = one.arguments if isinstance(one.arguments, dict) else msgspec.json.decode(one.arguments or "{}")
+            sent: Any = one.arguments if isinstance(one.arguments, dict) else msgspec.json.decode(one.arguments or "{}")
             return hash_identity(sent, contract) == identity_hash(self._prepared, contract)
         except (TypeError, ValueError, RecursionError):  # no object of JSON values: it was corrected, or refused
             return False
