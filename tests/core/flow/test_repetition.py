@@ -14,7 +14,6 @@ from pokayoke.core.flow.repetition import (
     decide_repetition,
     replay_words,
     sight_answer,
-    text_digest,
 )
 from pokayoke.core.flow.seen_history import AnsweredCall, SeenHistory
 from pokayoke.core.ledger.records import Record, call_mark
@@ -106,12 +105,12 @@ def test_each_effect_needs_an_answer_of_its_own():
 def test_an_answer_that_was_handed_out_is_known_by_its_text():
     """Also one that was replayed for another call, and one that the record does not hold."""
     text = f"{REPLAY_WORDS}: add already ran; its result was not kept"
-    handed = [HandedAnswer(0, "c5", 1, 1, text_digest(text))]
+    handed = [HandedAnswer(0, "c5", 1, 1, hash(text))]
     known = record(output=None)
     assert sighting(known, caller(call(text, "c5"), handed=handed, count=1)) == "this_turn"
     assert sighting(known, caller(call("[interrupted]", "c5"), handed=handed, count=1)) == "unseen"
     assert sighting(known, caller(call(text, "c5"), handed=handed, count=0)) == "unseen"
-    bare = [HandedAnswer(0, "c1", 1, 1, text_digest("a result of which nothing is kept"))]
+    bare = [HandedAnswer(0, "c1", 1, 1, hash("a result of which nothing is kept"))]
     assert sighting(known, caller(call("a result of which nothing is kept"), handed=bare, count=1)) == "this_turn"
 
 
@@ -140,7 +139,7 @@ def test_the_turn_is_that_of_the_history(answered, last, known_at, now, where):
 )
 def test_without_a_history_it_counts_what_was_handed_out(entry, where):
     """To a call of an earlier turn or with another id, but not of the same message."""
-    handed = () if entry is None else [HandedAnswer(0, *entry, "")]
+    handed = () if entry is None else [HandedAnswer(0, *entry, 0)]
     assert sighting(record(), CallerView(Memory(k=handed), turn=1, message=2, count=1)) == where
     beside = CallerView(Memory(k=handed), turn=1, message=2, count=1, history=lambda: SeenHistory((), 1))
     assert sighting(record(), beside) == ("unseen" if entry is None else where)
@@ -148,7 +147,7 @@ def test_without_a_history_it_counts_what_was_handed_out(entry, where):
 
 def test_what_was_handed_out_does_not_count_where_the_history_is_exact():
     """Time travel: the answer is not in the history that the request carried."""
-    handed = [HandedAnswer(0, "c1", 0, 1, text_digest(FRAME))]
+    handed = [HandedAnswer(0, "c1", 0, 1, hash(FRAME))]
     assert sighting(record(), caller(handed=handed, turn=1, message=2, count=1)) == "unseen"
     view = CallerView(Memory(k=handed), turn=1, message=2, count=1, history=lambda: SeenHistory((), 0))
     assert sighting(record(), view) == "earlier_turn"

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
-from pokayoke.core.flow.effect_chain import EffectChain, EffectWish, effect_key
+from pokayoke.core.flow.effect_chain import EffectChain, EffectWish
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import tool_call_event
 from pokayoke.core.flow.failures import failed_effect
@@ -24,7 +24,7 @@ from pokayoke.core.flow.prepare import prepare_call, prepare_call_fast
 from pokayoke.core.flow.questions import build_approval
 from pokayoke.core.flow.repetition import FIRST, Repetition
 from pokayoke.core.flow.resolve import resolve_doubt, undone_finding
-from pokayoke.core.flow.states import AdmittedCall, PreparedCall, effect_hash
+from pokayoke.core.flow.states import AdmittedCall, PreparedCall, effect_hash, identity_hash
 from pokayoke.core.flow.steps import (
     Admit,
     AskPerson,
@@ -44,6 +44,7 @@ from pokayoke.core.ledger.findings import (
     took_effect_finding,
     unreachable_reason,
 )
+from pokayoke.core.ledger.key import ledger_key
 from pokayoke.core.ledger.records import EXECUTE, Admission, Claim, call_mark
 from pokayoke.core.state.run_state import block_finding
 
@@ -88,12 +89,20 @@ def _request_admission(
     if scope is None:
         request, answer = yield from _request_effect(prepared, plan, env, EffectWish(None))
         return request, answer, FIRST
-    chain = EffectChain(prepared, plan, env, scope, _build_claim(prepared, plan, env, scope))
-    while True:
+    claim, memory = _build_claim(prepared, plan, env, scope), env.caller.memory
+    if plan.contract.repeat_rule != "each" and not prepared.call.occurrence and not memory.known_chain(claim.key):
+        request, answer = yield from _request_effect(prepared, plan, env, EffectWish(claim))
+        if answer.kind == "execute":  # nearly always; what follows is about equal effects
+            return request, answer, FIRST
+        chain = EffectChain(prepared, plan, env, scope, claim)
+    else:
+        chain = EffectChain(prepared, plan, env, scope, claim)
         request, answer = yield from _request_effect(prepared, plan, env, chain.wish)
+    while True:
         final = yield from chain.follow(answer)
         if final is not None:
             return request, final, chain.repetition
+        request, answer = yield from _request_effect(prepared, plan, env, chain.wish)
 
 
 def _request_effect(
@@ -170,9 +179,11 @@ def _resolve_by_lookup(
 
 def _build_claim(prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, scope: tuple[str, str]) -> Claim:
     contract = plan.contract
+    args_hash = effect_hash(prepared, contract)
+    identity = args_hash if contract.identity is None else identity_hash(prepared, contract)
     return Claim(
-        key=effect_key(prepared, plan, scope, prepared.call.occurrence),
-        args_hash=effect_hash(prepared, contract),
+        key=ledger_key(scope, contract.name, identity, occurrence=prepared.call.occurrence, epoch=contract.key_epoch),
+        args_hash=args_hash,
         claim_id=env.claimant.claim_id(env.step) + call_mark(prepared.call.id),
         tool=contract.name,
         contract=contract.id,

@@ -25,7 +25,7 @@ Sighting = Literal["unseen", "unknown", "this_turn", "earlier_turn"]
 """Where the caller has seen the answer of an effect; `unknown` if nobody can say what it has seen."""
 
 
-class HandedAnswer(NamedTuple):
+class HandedAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer that this opening of the run has handed out.
 
     Attributes:
@@ -33,14 +33,14 @@ class HandedAnswer(NamedTuple):
         call_id: the call that got it.
         turn: the run's turn.
         message: the message of that call.
-        digest: hash of its text.
+        text_hash: `hash` of its text, by which the text is known again in this process.
     """
 
     number: int
     call_id: str
     turn: int
     message: int
-    digest: str
+    text_hash: int
 
 
 class CallerMemory(Protocol):
@@ -63,7 +63,7 @@ class CallerMemory(Protocol):
         ...
 
 
-class CallerView(msgspec.Struct, frozen=True):
+class CallerView(msgspec.Struct, frozen=True, gc=False):
     """What the caller of one call has seen when it sends the call.
 
     Attributes:
@@ -150,13 +150,13 @@ def _answer_turns(
     is_equal: Callable[[AnsweredCall], bool],
 ) -> list[int]:
     """Return the turns of a history in which an answer of an effect stands."""
-    digests = {(call_mark(one.call_id), one.digest) for one in handed}
+    hashes = {(call_mark(one.call_id), one.text_hash) for one in handed}
     words = replay_words(record, len(marks) - 1)
     own: list[int] = []
     others: list[int] = []
     for one in history.calls:
         mark, text = call_mark(one.id), one.text.lstrip()
-        is_handed = (mark, text_digest(one.text)) in digests
+        is_handed = (mark, hash(one.text)) in hashes
         if text.startswith(REPLAY_WORDS) or mark != record.mark:
             if (is_handed or words in text.partition("\n")[0]) and is_equal(one):
                 others.append(one.turn)

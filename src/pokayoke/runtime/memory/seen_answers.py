@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from pokayoke.core.call import Outcome
-from pokayoke.core.flow.repetition import CallerView, HandedAnswer, text_digest
+from pokayoke.core.flow.repetition import CallerView, HandedAnswer
 from pokayoke.core.flow.seen_history import SeenHistory, read_seen_history
 from pokayoke.core.host_input import as_history
 
@@ -34,7 +34,7 @@ class SeenAnswers:
         """Begin without a history."""
         self.knows_turns = True
         self._lock = threading.Lock()
-        self._answers: OrderedDict[str, list[HandedAnswer]] = OrderedDict()
+        self._answers: dict[str, tuple[HandedAnswer, ...]] = {}
         self._count = 0
         self._chains: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._places: tuple[int, defaultdict[str, list[str]]] = (0, defaultdict(list))
@@ -83,21 +83,18 @@ class SeenAnswers:
         if outcome.key is None or outcome.status not in ("ok", "replayed", "invalid_output", "failed"):
             return
         with self._lock:
-            answers = self._answers.setdefault(outcome.key, [])
-            answers.append(
-                HandedAnswer(self._count, outcome.call_id, caller.turn, caller.message, text_digest(outcome.text))
-            )
+            answer = HandedAnswer(self._count, outcome.call_id, caller.turn, caller.message, hash(outcome.text))
             self._count += 1
-            if len(answers) > _MOST_ANSWERS:
-                del answers[1]  # the first one is of the earliest turn
-            self._answers.move_to_end(outcome.key)
+            before = self._answers.pop(outcome.key, ())
+            if len(before) == _MOST_ANSWERS:
+                before = (before[0], *before[2:])  # the first one is of the earliest turn
+            self._answers[outcome.key] = (*before, answer)
             if len(self._answers) > _MOST_EFFECTS:
-                self._answers.popitem(last=False)
+                del self._answers[next(iter(self._answers))]
 
     def handed_answers(self, key: str) -> Sequence[HandedAnswer]:
         """Return the answers of an effect that were handed out, oldest first."""
-        with self._lock:
-            return tuple(self._answers.get(key, ()))
+        return self._answers.get(key, ())
 
     def known_chain(self, base: str) -> tuple[str, ...]:
         """Return the marks of the equal effects that a new call went on from, by the key of the first one."""
