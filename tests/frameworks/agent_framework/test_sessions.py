@@ -81,7 +81,8 @@ async def test_an_agent_made_a_tool_shares_a_run_only_with_the_session(tools, do
     client = Scripted(*[[("c1", "refund", REFUND)], "Done."] * 2)
     inner = Agent(client, tools=tools, name="cashier")
     tool = inner.as_tool(propagate_session=shared)
-    guard = pokayoke.Guard(contracts([*tools, tool], reads=["get_order"]))
+    once = {"refund": {"repeats": "once"}}
+    guard = pokayoke.Guard(contracts([*tools, tool], reads=["get_order"], fields=once))
     inner.middleware = middleware(guard)
     tasks = [[(f"c{number}", "cashier", f'{{"task": "Refund, {number}."}}')] for number in (1, 2)]
     outer = Agent(Scripted(*tasks, "Done."), tools=[tool], middleware=middleware(guard))

@@ -143,8 +143,8 @@ def test_calls_and_message_are_for_loops_of_ones_own():
     assert (result.call_id, result.name, result.is_error) == ("call_1", "find", False)
 
 
-async def test_a_conversation_that_was_saved_goes_on_with_fresh_ids_and_no_second_write(tmp_path):
-    """State loaded into a new agent under the same id: the write is replayed, and no id of the history comes again."""
+async def test_a_conversation_that_was_saved_goes_on_with_fresh_ids(tmp_path):
+    """State loaded into a new agent under the same id: a wish after its answer is a new one, and no id comes again."""
     store = f"sqlite:///{tmp_path / 'ledger.db'}"
     pokayoke.open_store(store, create=True).close()
     log = []
@@ -156,7 +156,7 @@ async def test_a_conversation_that_was_saved_goes_on_with_fresh_ids_and_no_secon
     second = agent_of(guard, client, tools, run_id="thread-7")
     await second.load_state(await first.save_state())
     assert await said(second) == "Again."
-    assert log == ["A1"]
+    assert log == ["A1", "A1"]
     asked = [
         call.id
         for one in client.seen[-1][0]

@@ -7,7 +7,7 @@ whose calls or text the framework acts on before the guard has taken them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pokayoke.adapters._host.calls import ReplyCall
@@ -112,6 +112,24 @@ class ModelSide(ABC):
     @abstractmethod
     def with_text(self, reply: Any, text: str) -> Any:
         """Return the reply with this text in the place of its own."""
+
+
+def chat_messages(
+    role: str, text: str, calls: Iterable[tuple[Any, str, Any]] = (), results: Iterable[tuple[Any, Any]] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield a framework's message in the shape of a chat, for `begin_request`.
+
+    Args:
+        role: "user" or "assistant"; messages of others are not handed over.
+        text: what it says.
+        calls: id, name and arguments of each of its calls.
+        results: id and content of each result that it holds.
+    """
+    for ident, content in results:
+        yield {"role": "tool", "tool_call_id": ident, "content": content}
+    asked = [{"id": ident, "name": name, "arguments": arguments} for ident, name, arguments in calls]
+    if text or asked:
+        yield {"role": role, "content": text, "tool_calls": asked}
 
 
 def texts_since_reply(latest_first: Iterable[tuple[str | None, str]]) -> list[str]:

@@ -59,7 +59,7 @@ class _ModelMiddleware(ChatMiddleware):
         if not agent_run.user_texts and (asked := waiting_requests(agent_run.adapter_run, context.messages)):
             context.result = _answer_now(asked, stream=context.stream)
             return
-        request = ModelRequest(self._runs, agent_run, context.options or {})
+        request = ModelRequest(self._runs, agent_run, context.options or {}, context.messages)
         context.options = request.options
         await call_next()
         if context.result is not None and context.stream:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
 
 from pokayoke.adapters._host.calls import ReplyCall, effective_call, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
-from pokayoke.adapters._host.model import ModelSide
+from pokayoke.adapters._host.model import ModelSide, chat_messages
 from pokayoke.adapters._host.run import PendingCall
 from pokayoke.adapters._host.visibility import OfferedTools, allowed_tool_choice, paging_tool
 from pokayoke.adapters.agent_framework._run import (
@@ -52,17 +52,22 @@ class ModelRequest(ModelSide):
 
     __slots__ = ("_agent_run", "_calls", "_is_typed", "_runs", "_tools_off", "added", "options")
 
-    def __init__(self, runs: AgentRuns, agent_run: AgentRun, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, runs: AgentRuns, agent_run: AgentRun, options: Mapping[str, Any], messages: Iterable[Any]
+    ) -> None:
         """Shape the request.
 
         Args:
             runs: the runs of the agent.
             agent_run: what the request belongs to.
             options: of the request, as the framework made them.
+            messages: the history that it carries; of one that the service keeps, only its end.
         """
         self._runs, self._agent_run = runs, agent_run
         texts, agent_run.user_texts = agent_run.user_texts, []
-        shape = self.begin_request(agent_run.adapter_run, user_texts=texts)
+        is_kept = options.get("conversation_id") is not None or bool(options.get("store"))
+        history = None if is_kept else [part for message in messages for part in _as_chat(message)]
+        shape = self.begin_request(agent_run.adapter_run, user_texts=texts, history=history)
         # The framework itself takes the tools away at the end of its own budgets.
         self._tools_off = options.get("tool_choice") == "none"
         self._is_typed = options.get("response_format") is not None
@@ -247,3 +252,11 @@ def _join_instructions(instructions: Any, more: str) -> Any:
     if not instructions:
         return more
     return f"{instructions}\n{more}" if isinstance(instructions, str) else [*instructions, more]
+
+
+def _as_chat(message: Any) -> Iterator[dict[str, Any]]:
+    """Yield a message in the shape of a chat."""
+    parts = message.contents
+    calls = [(one.call_id, one.name, call_arguments(one)) for one in parts if one.type == "function_call"]
+    results = [(one.call_id, one.result) for one in parts if one.type == "function_result"]
+    return chat_messages("user" if message.role == "user" else "assistant", message.text or "", calls, results)

@@ -29,7 +29,7 @@ from pokayoke.adapters._host.finish_reasons import (
     captured_stream,
     cut_or_last,
 )
-from pokayoke.adapters._host.model import ModelSide, texts_since_reply
+from pokayoke.adapters._host.model import ModelSide, chat_messages, texts_since_reply
 from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
 from pokayoke.adapters.autogen._run import AgentRun
@@ -130,7 +130,10 @@ class _ModelRequest(ModelSide):
         agent_run.has_unknown_calls = False
         said = map(_role_and_text, reversed(messages))
         known_ids = () if agent_run.is_open else _known_ids(messages)
-        shape = self.begin_request(agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=known_ids)
+        history = [part for message in messages for part in _as_chat(message)]
+        shape = self.begin_request(
+            agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=known_ids, history=history
+        )
         run = self.adapter_run.run
         self.messages = [*map(_with_original_names, messages)]
         if shape.instruction:
@@ -196,6 +199,17 @@ def _known_ids(messages: Sequence[Any]) -> Iterator[str]:
     for one in messages:
         if type(one) is AssistantMessage and not isinstance(one.content, str):
             yield from (call.id for call in one.content)
+
+
+def _as_chat(message: Any) -> Iterator[dict[str, Any]]:
+    """Yield a message in the shape of a chat."""
+    content = message.content
+    parts = content if isinstance(content, list) else []
+    calls = [(one.id, one.name, one.arguments) for one in parts if isinstance(one, FunctionCall)]
+    results = [(one.call_id, one.content) for one in parts if isinstance(one, FunctionExecutionResult)]
+    is_user, text = isinstance(message, UserMessage), content if isinstance(content, str) else text_of(message)
+    is_said = is_user or isinstance(message, AssistantMessage)
+    return chat_messages("user" if is_user else "assistant", text if is_said else "", calls, results)
 
 
 def _role_and_text(one: Any) -> tuple[str | None, str]:

@@ -21,7 +21,7 @@ from google.genai import types
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import ReplyCall, decode_call, effective_call, encode_unreadable_call
-from pokayoke.adapters._host.model import ModelSide
+from pokayoke.adapters._host.model import ModelSide, chat_messages
 from pokayoke.adapters._host.run import AdapterRun, PendingCall, RequestShape
 from pokayoke.adapters._host.visibility import is_hidden, paging_tool
 from pokayoke.core.call import ToolCall
@@ -66,7 +66,8 @@ class AgentModelSide(ModelSide):
 
     def shape_request(self, adapter_run: AdapterRun, request: Any) -> Any:
         """Begin a request: change it in place, or return the reply that stands for it because the run was stopped."""
-        shape = self.begin_request(adapter_run)
+        history = [part for content in request.contents for part in _as_chat(content)]
+        shape = self.begin_request(adapter_run, history=history)
         if shape.final and adapter_run.run.mode == "stopped":
             text = types.Part(text=adapter_run.final_text(None))
             return LlmResponse(content=types.Content(role="model", parts=[text]))
@@ -310,3 +311,13 @@ def _answering_models(model: Any) -> Iterator[tuple[Any, type]]:
             yield from _answering_models(one)
     else:
         yield model, LLMRegistry.resolve(model) if isinstance(model, str) else type(model)
+
+
+def _as_chat(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield a content in the shape of a chat."""
+    parts = content.parts or []
+    calls = [(one.id, one.name, one.args) for part in parts if (one := part.function_call) is not None]
+    answers = [one for part in parts if (one := part.function_response) is not None]
+    results = [(one.id, next(iter((one.response or {}).values()), "")) for one in answers]
+    text = "\n".join(part.text for part in parts if part.text and not part.thought)
+    return chat_messages("user" if content.role == "user" else "assistant", text, calls, results)

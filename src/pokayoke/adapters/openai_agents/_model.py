@@ -74,13 +74,13 @@ class GuardedModel(Proxy, Model):
 
     async def get_response(self, *given: Any, **named: Any) -> Any:
         """Ask the model once. Errors of the model go through."""
-        request = _ModelRequest(*_positional(given, named))
+        request = _ModelRequest(*_positional(given, named), is_kept=_is_kept(named))
         reply, reasons = await captured_reply(self._observed.get_response(*request.arguments, **named))
         return request.take_reply(reply, cut_or_last(reasons))
 
     async def stream_response(self, *given: Any, **named: Any) -> AsyncIterator[Any]:
         """Ask the model once and pass its events on; the last event holds the reply as the guard lets it stand."""
-        request = _ModelRequest(*_positional(given, named))
+        request = _ModelRequest(*_positional(given, named), is_kept=_is_kept(named))
         reasons: list[Any] = []
         stream = captured_stream(self._observed.stream_response(*request.arguments, **named), reasons)
         async with aclosing(stream) as events:
@@ -143,6 +143,11 @@ def _positional(given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
     return [*given, *map(named.pop, _PARAMETERS[len(given) :])]
 
 
+def _is_kept(named: dict[str, Any]) -> bool:
+    """Return whether the server keeps the conversation of a request."""
+    return bool(named.get("previous_response_id") or named.get("conversation_id"))
+
+
 def _qualified_tool_name(tool: Any) -> str | None:
     return tool.qualified_name if isinstance(tool, FunctionTool) else None
 
@@ -157,13 +162,28 @@ class _ModelRequest(ModelSide):
     __slots__ = ("_agent_run", "_calls", "_guarded", "_is_plain", "_listed", "_tools", "arguments")
 
     def __init__(  # noqa: PLR0917 - the framework's own arguments, in its order
-        self, system: str | None, given: Any, settings: Any, tools: list[Any], schema: Any, handoffs: Any, tracing: Any
+        self,
+        system: str | None,
+        given: Any,
+        settings: Any,
+        tools: list[Any],
+        schema: Any,
+        handoffs: Any,
+        tracing: Any,
+        *,
+        is_kept: bool,
     ) -> None:
         """Shape the request."""
         self._agent_run = agent_run = current_agent_run()
         adapter_run, history = agent_run.adapter_run, given if isinstance(given, list) else []
         known_ids = filter(None, map(_CALL_ID, history))
-        shape = self.begin_request(adapter_run, user_texts=agent_run.take_user_texts(), known_ids=known_ids)
+        shape = self.begin_request(
+            adapter_run,
+            user_texts=agent_run.take_user_texts(),
+            known_ids=known_ids,
+            # A server that keeps the conversation gets its end only.
+            history=None if is_kept else history or [{"role": "user", "content": given}],
+        )
         if history and agent_run.has_renamed_calls:
             agent_run.has_renamed_calls = any(map(_is_renamed, history))
             given = [*map(_restore_item, history)] if agent_run.has_renamed_calls else given

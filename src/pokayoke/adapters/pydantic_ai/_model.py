@@ -7,7 +7,7 @@ how its message ended.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
 from pokayoke.adapters._host.calls import ReplyCall, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
-from pokayoke.adapters._host.model import ModelSide
+from pokayoke.adapters._host.model import ModelSide, chat_messages
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import OfferedTools, is_hidden
 from pokayoke.core.call import ToolCall
@@ -79,7 +79,9 @@ class RunModelSide(ModelSide):
 
     def shape_request(self, request: ModelRequestContext) -> ModelRequestContext:
         """Begin a request: hide tools and add the instruction, or take all tools away, if that is due."""
-        shape, parameters = self.begin_request(self.adapter_run), request.model_request_parameters
+        history = [part for message in request.messages for part in _as_chat(message)]
+        shape = self.begin_request(self.adapter_run, history=history)
+        parameters = request.model_request_parameters
         offered = self._visible_tools(parameters.function_tools)
         self.is_streaming, self._stream = request.streaming, None
         changed: dict[str, Any] = {}
@@ -434,3 +436,15 @@ def _is_silent(one: ModelMessage) -> bool:
 def _fill_silent_reply(one: ModelMessage) -> ModelMessage:
     """Return a message, a silent one with a text: providers that demand alternating roles refuse an empty reply."""
     return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if _is_silent(one) else one
+
+
+def _as_chat(message: Any) -> Iterator[dict[str, Any]]:
+    """Yield a message in the shape of a chat."""
+    parts = message.parts
+    calls = [(one.tool_call_id, one.tool_name, one.args) for one in parts if isinstance(one, ToolCallPart)]
+    results = [(one.tool_call_id, one.content) for one in parts if isinstance(one, (ToolReturnPart, RetryPromptPart))]
+    role = "assistant" if isinstance(message, ModelResponse) else "user"
+    said = [one.content for one in parts if isinstance(one, (TextPart, UserPromptPart))]
+    return chat_messages(
+        role, "\n".join(one if isinstance(one, str) else user_text(one) for one in said), calls, results
+    )
