@@ -169,7 +169,8 @@ class EffectChain:
         if one.arguments == call.arguments:
             return True
         try:
-            sent: Any = one.arguments if isinstance(one.arguments, dict) else msgspec.json.decode(one.arguments or "{}")
+            given: Any = one.arguments
+            sent: Any = msgspec.json.decode(given or "{}") if isinstance(given, (str, bytes)) else given or {}
             return hash_identity(sent, contract) == identity_hash(self._prepared, contract)
         except (TypeError, ValueError, RecursionError):  # no object of JSON values: it was corrected, or refused
             return False
