@@ -64,6 +64,15 @@ async def test_an_agent_as_a_tool_is_guarded_within_its_callers_run(shop):
     assert len(shop.happened()) == 1
 
 
+async def test_a_wish_after_its_answer_is_a_new_one(shop):
+    """ADK leaves the ids of calls out of a request; what was answered there counts as seen all the same."""
+    tools, guard = picked(shop, "refund")
+    turns = [[("refund", {"order_id": "A1", "amount": 5})], "Paid."]
+    run = runner(LlmAgent(name="cashier", model=Script(turns=turns * 2), tools=tools), guard)
+    assert [text(await say(run, said)) for said in ("Refund A1.", "Another one, please.")] == ["Paid."] * 2
+    assert len(shop.happened()) == 2
+
+
 async def test_an_agent_that_a_tool_asks_does_not_doubt_that_tool(shop):
     """It answers while the tool still runs, in the same run: its words reach the tool as it said them."""
     inner = shop.functions(["refund"])

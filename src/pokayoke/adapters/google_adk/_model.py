@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import sys
 import uuid
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -64,10 +65,9 @@ class AgentModelSide(ModelSide):
 
     # -- a request ----------------------------------------------------------------------------------
 
-    def shape_request(self, adapter_run: AdapterRun, request: Any) -> Any:
+    def shape_request(self, adapter_run: AdapterRun, context: Any, request: Any) -> Any:
         """Begin a request: change it in place, or return the reply that stands for it because the run was stopped."""
-        history = [part for content in request.contents for part in _as_chat(content)]
-        shape = self.begin_request(adapter_run, history=history)
+        shape = self.begin_request(adapter_run, history=_history_of(request.contents, context.session.events))
         if shape.final and adapter_run.run.mode == "stopped":
             text = types.Part(text=adapter_run.final_text(None))
             return LlmResponse(content=types.Content(role="model", parts=[text]))
@@ -313,11 +313,25 @@ def _answering_models(model: Any) -> Iterator[tuple[Any, type]]:
         yield model, LLMRegistry.resolve(model) if isinstance(model, str) else type(model)
 
 
-def _as_chat(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield a content in the shape of a chat."""
-    parts = content.parts or []
-    calls = [(one.id, one.name, one.args) for part in parts if (one := part.function_call) is not None]
-    answers = [one for part in parts if (one := part.function_response) is not None]
-    results = [(one.id, next(iter((one.response or {}).values()), "")) for one in answers]
-    text = "\n".join(part.text for part in parts if part.text and not part.thought)
-    return chat_messages("user" if content.role == "user" else "assistant", text, calls, results)
+def _history_of(contents: Iterable[Any], events: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the contents of a request in the shape of a chat, with the ids of calls that ADK leaves out of them."""
+    ids: defaultdict[tuple[str, str], deque[str]] = defaultdict(deque)
+    for event in events:
+        for call in event.get_function_calls():
+            ids[call.name, repr(call.args)].append(call.id)
+    open_calls: defaultdict[str, deque[str]] = defaultdict(deque)
+    for content in contents:
+        calls: list[tuple[Any, str, Any]] = []
+        results: list[tuple[Any, Any]] = []
+        for part in content.parts or []:
+            if (call := part.function_call) is not None:
+                known = ids[call.name, repr(call.args)]
+                ident = known.popleft() if known else call.id or ""
+                calls.append((ident, call.name, call.args))
+                open_calls[call.name].append(ident)
+            elif (answer := part.function_response) is not None:
+                waiting = open_calls[answer.name]
+                ident = waiting.popleft() if waiting else answer.id or ""
+                results.append((ident, next(iter((answer.response or {}).values()), "")))
+        text = "\n".join(part.text for part in content.parts or [] if part.text and not part.thought)
+        yield from chat_messages("user" if content.role == "user" else "assistant", text, calls, results)

@@ -91,7 +91,7 @@ class GuardPlugin(BasePlugin):
         require_client(callback_context)
         adapter_run = self._run_of(callback_context)
         self._require_contracts(adapter_run, llm_request.tools_dict)
-        return model_side(adapter_run).shape_request(adapter_run, llm_request)
+        return model_side(adapter_run).shape_request(adapter_run, callback_context, llm_request)
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> Any:
         """Take the calls of a reply before ADK acts on them; give an empty end an honest text."""
