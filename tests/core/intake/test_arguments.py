@@ -515,7 +515,7 @@ def test_a_number_too_large_is_refused_however_long_it_is(text, digits):
 def test_many_objects_with_a_comma_out_of_place_are_looked_at_once(item):
     """The whole value is walked once, not once for each of them."""
     items = {"type": "array", "items": {"type": "object", "properties": {"x": {}}}}
-    begun = time.perf_counter()
+    begun = time.thread_time()
     reading = read_arguments(f'{{"a": [{",".join([item] * 4_000)}]}}', schema={"properties": {"a": items}})
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
     assert reading.grade == "lossless"

@@ -465,11 +465,11 @@ def test_lines_of_one_width_say_nothing_about_their_breaks_in_an_envelope_either
 )
 def test_a_list_of_many_repaired_calls_is_judged_in_linear_time(call):
     """Each call is looked at for itself, and the schema is compiled once."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     read_calls(
         f"[{','.join([call] * 3_000)}]", tools={"f": {"type": "object", "properties": {"a": {"type": "string"}}}}
     )
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_many_objects_that_are_no_calls_are_passed_over_in_linear_time():
@@ -506,11 +506,11 @@ def test_the_status_of_a_list_is_that_of_its_calls(status, made):
 
 def test_a_text_of_nothing_but_calls_is_refused_as_a_whole_and_soon():
     """A model that repeats itself means none of it: one refusal, without a look at all the rest."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     for text in ("<function=f>" * 80_000, "\nf(a=1)" * 100_000, json.dumps([{"name": "f", "arguments": {}}] * 1_001)):
         (call,) = read_calls(text, max_chars=1_000_000).calls
         assert (call.name, call.reading.reason, call.span) == ("", "too_many_calls", (0, len(text)))
-    assert time.perf_counter() - begun < 2.0
+    assert time.thread_time() - begun < 2.0
     assert len(read_calls("<function=f>{}" * 1_000).calls) == 1_000
 
 

@@ -86,9 +86,9 @@ def test_a_comment_on_the_line_of_a_closer_closes():
 @pytest.mark.parametrize("unit", ["/*[*/", "//[x]\n", "#(((((\n", "//7 \n", '//"" \n'])
 def test_many_comments_take_linear_time(unit):
     """Each is looked at once, also where it is full of brackets or values."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     read_arguments("{" + unit * (200_000 // len(unit)), schema=SCHEMA)
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 @pytest.mark.parametrize("comment", ["# max_days: 3", "// unit = km", "/* unit: km */", "# the max days are 3"])

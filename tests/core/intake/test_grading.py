@@ -188,9 +188,9 @@ def test_words_about_an_argument_are_no_value_of_it(text):
 def test_words_around_an_object_are_looked_at_once(sign):
     """The time stays linear for every sign that may give a value."""
     around = f"a{sign}" * 40_000
-    begun = time.perf_counter()
+    begun = time.thread_time()
     read_arguments(f'{{"a": 1}}\n{around}', schema=FLAT)
-    assert time.perf_counter() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,9 @@ def test_a_sign_that_is_there_already_is_not_inserted(text):
 @pytest.mark.parametrize("text", ['{"a":"' + "\n" * 60_000 + '\n{"a":"x"}', "{" + "\x0b" * 60_000 + '\n{"a":"x"}'])
 def test_a_lost_sign_is_looked_for_in_white_space_only_once(text):
     """However long a run of white space is, it does not count for each place in it."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     read_arguments(text, schema=FLAT)
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_an_inserted_sign_makes_up_no_name():

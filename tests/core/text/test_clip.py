@@ -45,6 +45,6 @@ def test_no_cut_leaves_half_a_secret(secret):
     start = secret[: secret.index("horse") if "horse" in secret else secret.index("secret")]
     for pad in range(220, 320):
         said = f"{'x' * pad} the login {secret} was rejected"
-        failed = execution_finding(Raised(ValueError(said)), "login", "write", doubtful=False, exhausted=False)
-        for finding in (failed, declared_failure_finding("login", said)):
+        failed = execution_finding(Raised(ValueError(said)), "login", "write", became="none", exhausted=False)
+        for finding in (failed, declared_failure_finding("login", said, "write", "none")):
             assert start not in Redactor().redact_text(finding.message, seen=seen)
