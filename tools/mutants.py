@@ -42,11 +42,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pokayoke.core.ledger.admission": ("tests/core/ledger/test_admission.py", "tests/core/ledger/test_transitions.py"),
     "pokayoke.core.state.kill_switch": ("tests/core/state/test_kill_switch.py", "-k", "not chance"),
     "pokayoke.core.flow.repetition": ("tests/core/flow/test_repetition.py",),
-    "pokayoke.core.flow.effect_chain": (
-        "tests/stores/test_repetitions.py",
-        "-k",
-        "not postgres and not sqlite",
-    ),
     "pokayoke.core.flow.resolve": ("tests/core/flow/test_resolve.py", "tests/runtime/driver/test_doubts.py"),
     "pokayoke.stores.operations": (
         "tests/stores/test_operations.py",
