@@ -207,3 +207,22 @@ async def test_a_tool_that_is_listed_with_other_arguments_is_hidden_and_not_run(
     guard.close()
     events = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert [(one["tool"], one["ok"]) for one in events if one["event"] == "contracts"] == [("count", False)]
+
+
+async def test_an_equal_call_after_another_effect_is_not_run_again():
+    """No user's turn can be known behind MCP: a client's retry may come late, so nothing runs a second time."""
+    effects = []
+    server = FastMCP("lamp")
+
+    @server.tool
+    def switch(to: str) -> str:
+        """Switch the lamp."""
+        effects.append(to)
+        return to
+
+    guard_server(server, pokayoke.Guard(contracts(server)))
+    async with Client(server) as client:
+        for to in ("on", "off", "on"):
+            answer = await client.call_tool_mcp("switch", {"to": to})
+    assert effects == ["on", "off"]
+    assert "Not run again" in answer.content[0].text

@@ -83,8 +83,10 @@ class GuardMiddleware(Middleware):
         if asked.name in self._changed:
             return ToolResult(content=_CHANGED.format(asked.name), is_error=True)
         adapter_run = self._run_of(context)
-        # There are no turns of a user here, so nothing else would end a streak of failures.
+        # There are no turns of a user here: nothing else would end a streak of failures, and an equal call that
+        # follows an answer may be a client's retry.
         adapter_run.run.rounds.clear()
+        adapter_run.run.seen.knows_turns = False
         call = ToolCall(_request_id(context.fastmcp_context), asked.name, _call_arguments(asked.arguments))
         contract = adapter_run.run.snapshot.find_contract(call.name)
         name = call.name if contract is None else contract.name
