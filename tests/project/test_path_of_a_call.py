@@ -1,5 +1,6 @@
 """The lists in docs/concepts/path-of-a-call.md name the files that a clean call enters."""
 
+import gc
 import re
 import sys
 
@@ -31,11 +32,13 @@ def files_entered(call: pokayoke.ToolCall, run: pokayoke.Run) -> list[str]:
         if event == "call" and "/pokayoke/" in frame.f_code.co_filename:
             entered[frame.f_code.co_filename.rpartition("/pokayoke/")[2]] = None
 
+    gc.disable()  # else what other tests have left may end in between
     sys.setprofile(profile)
     try:
         run.call(call)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return list(entered)
 
 

@@ -1,5 +1,6 @@
 """A process that forks while it guards: no child is its parent, and none waits for a thread it does not have."""
 
+import gc
 import os
 import signal
 import threading
@@ -21,8 +22,10 @@ ANY = {"type": "object"}
 
 def forked(child):
     """Begin a child that runs a function; what it hangs on ends it. Returns its pid."""
+    gc.collect()  # the child must not tidy up after other tests
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(10)
         try:
             os._exit(child())
@@ -80,7 +83,8 @@ def test_a_lock_held_while_forking_does_not_hang_the_child(tmp_path):
     config = tmp_path / "pokayoke.yaml"
     config.write_text("mode: enforce\n")
     look = Contract.from_schema("look", ANY, effect="read", output_schema=ANY, handler=dict, timeout=5)
-    guard = Guard([look], config=config)
+    save = Contract.from_schema("save", ANY, output_schema=ANY, handler=dict)
+    guard = Guard([look, save], config=config)
     run = guard.run("r")
     assert run.call(ToolCall("c", "look", {})).ok
     held = [guard._opening, guard._renewing, guard.last_good._lock, guard.workers._lock, guard._file._lock]
@@ -88,6 +92,8 @@ def test_a_lock_held_while_forking_does_not_hang_the_child(tmp_path):
         run.progress._lock,
         run.progress.matters._lock,
         run.progress.texts._lock,
+        run.progress.written._lock,
+        run.seen._lock,
         guard.alerts._lock,
         guard.switchboard._turn,
         guard.trace._lock,
@@ -107,6 +113,7 @@ def test_a_lock_held_while_forking_does_not_hang_the_child(tmp_path):
         run.user("go on")
         opened = guard.run("another")
         called = opened.call(ToolCall("c", "look", {})).ok and run.call(ToolCall("c", "look", {})).ok
+        called = called and run.call(ToolCall("d", "save", {})).ok
         guard.workers.run_with_deadline(lambda: done.wait(5), 0.01)
         return 0 if called and guard.workers.lost_count == 1 else 1
 

@@ -17,6 +17,7 @@ from pokayoke.core.call import Outcome
 from pokayoke.core.flow.repetition import CallerView, HandedAnswer
 from pokayoke.core.flow.seen_history import SeenHistory, read_seen_history
 from pokayoke.core.host_input import as_history
+from pokayoke.runtime.threads.forks import on_fork
 
 _MOST_EFFECTS: Final = 10_000
 _MOST_ANSWERS: Final = 20  # of one effect
@@ -41,6 +42,7 @@ class SeenAnswers:
         self._history: Callable[[], SeenHistory] | None = None
         self._history_turn = 0
         self._messages, self._is_exact = 0, False
+        on_fork(self, SeenAnswers.reset_after_fork)
 
     def reset_after_fork(self) -> None:
         """Begin anew in a child process, whose parent may have held the lock."""
