@@ -30,6 +30,15 @@ UNAVAILABLE = Admission("refuse")
 LOST = "the report was lost"
 
 
+def way_to(before, world):
+    """Yield the moves that lead to a world, from the beginning on."""
+    way = []
+    while before[world] is not None:
+        world, what = before[world]
+        way.append(what)
+    return reversed(way)
+
+
 class Bounds(NamedTuple):
     """How often each misfortune may strike in one history."""
 
@@ -169,7 +178,7 @@ class Model:
             for what, after in self.moves(world):
                 problem = self.wrong(world, after)
                 if problem:
-                    raise ViolationError("\n".join((problem, *self._way(before, world), what)))
+                    raise ViolationError("\n".join((problem, *way_to(before, world), what)))
                 if after not in before:
                     before[after] = (world, what)
                     queue.append(after)
@@ -177,15 +186,8 @@ class Model:
         stuck = {(world.record, world.effects): world for world in before if world.record is not None}
         for world in stuck.values():
             if not self.settles(world):
-                raise ViolationError("\n".join(("I11: nobody will ever settle this", *self._way(before, world))))
+                raise ViolationError("\n".join(("I11: nobody will ever settle this", *way_to(before, world))))
         return self
-
-    def _way(self, before, world):
-        way = []
-        while before[world] is not None:
-            world, what = before[world]
-            way.append(what)
-        return reversed(way)
 
     # -- what may happen next -----------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from ledger_model import way_to
 
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
@@ -131,19 +132,12 @@ class Model:
             world = queue.popleft()
             for what, after in self.moves(world):
                 if isinstance(after, str):
-                    raise ViolationError("\n".join((after, *self._way(before, world), what)))
+                    raise ViolationError("\n".join((after, *way_to(before, world), what)))
                 if after not in before:
                     before[after] = (world, what)
                     queue.append(after)
         self.seen = len(before)
         return self
-
-    def _way(self, before, world):
-        way = []
-        while before[world] is not None:
-            world, what = before[world]
-            way.append(what)
-        return reversed(way)
 
     def moves(self, world):
         """Yield every move: what it is called, and the world after it, or what is wrong with it."""

@@ -257,6 +257,11 @@ def test_halves_that_contradict_each_other_are_a_finding(raw, at, schema):
     assert (found.code, found.at) == ("halves_differ", at)
 
 
+def test_a_structured_half_over_the_cap_is_too_large():
+    """Its texts are not looked at: nothing of the result is used."""
+    assert code(judge(mcp({"n": "x" * 300_000}, "short"), {"type": "object"})) == "output_too_large"
+
+
 def test_words_beside_a_value_count_as_its_size():
     """Both halves together keep the cap, and long ones are offloaded together."""
     raw = mcp({"n": 1}, "x" * 300_000)

@@ -440,3 +440,9 @@ def test_a_policy_without_own_kinds_names_what_every_guard_knows():
     plain = without_own_kinds(policy)
     assert plain.off == ("refusal",)
     assert plain.instructions == {"*": "Stop.", "unknown_tool": "No."}
+
+
+def test_only_so_many_invalid_outputs_are_remembered():
+    """One that was forgotten counts as the first of its kind again: memory has a bound."""
+    history = TurnHistory(size=2)
+    assert [history.is_first_invalid("look", name) for name in "aabca"] == [True, False, True, True, True]

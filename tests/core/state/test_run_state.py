@@ -13,6 +13,7 @@ from pokayoke.core.state.run_state import (
     block_finding,
     budget_finding,
     is_latched,
+    is_same_turn,
     latch,
     repeated_finding,
     step_down_to,
@@ -168,3 +169,19 @@ def test_findings_for_loops_and_budgets_say_what_to_do():
     for finding in (repeated_finding("a", 3), budget_finding("calls", 11, 10)):
         assert finding.hint
         assert len(finding.hint) < 600
+
+
+@pytest.mark.parametrize(
+    ("state", "message_id", "same"),
+    [
+        (RunState("r", asked="a"), None, True),
+        (RunState("r", asked="b"), None, False),
+        (RunState("r", asked="a", answered=True), None, False),
+        (RunState("r", asked="a", mode="final_answer"), None, False),
+        (RunState("r", asked="b", message_ids=("m",)), "m", True),
+        (RunState("r", asked="a"), "m", False),
+    ],
+)
+def test_a_turn_goes_on_until_its_answer(state, message_id, same):
+    """The same text goes on before the answer; with ids of messages, only a known one does."""
+    assert is_same_turn(state, "a", message_id) == same

@@ -109,6 +109,8 @@ DAILY = LimitPolicy(tool="pay", calls=9, per="day")
         ({"quota": (CALLS,)}, {"quota": (LimitPolicy(tool="pay", calls=2),)}, ("model",)),
         ({"sources": ("x",)}, {}, ("model",)),
         ({}, {"sources": ("x",)}, ("operators",)),
+        ({}, {"literal": ("a",)}, ("operators",)),
+        ({"literal": ("a",)}, {}, ("model",)),
         ({"secret": True}, {}, ("operators",)),
         ({"redact": ("iban",)}, {}, ("operators",)),
         ({"timeout": 9}, {"timeout": 5}, ("tool",)),

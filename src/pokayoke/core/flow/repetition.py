@@ -15,7 +15,6 @@ import msgspec
 
 from pokayoke.core.contract.terms import Repeats
 from pokayoke.core.flow.seen_history import AnsweredCall, SeenHistory
-from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.ledger.records import Record, call_mark
 
 REPLAY_WORDS: Final = "Not run again"
@@ -194,11 +193,6 @@ def replay_words(record: Record, number: int) -> str:
 def settled_time(record: Record) -> str:
     """Return when an effect ended, in words."""
     return f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def text_digest(text: str) -> str:
-    """Return the hash by which a text that was handed out is known again."""
-    return sha256_hex(text.encode(errors="surrogatepass"))
 
 
 def decide_repetition(

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from pokayoke.core.call import Effect, Finding, Mode, StopReason
+from pokayoke.core.json.canonical import sha256_hex
 
 _LADDER: Final[tuple[Mode, ...]] = ("normal", "safe_mode", "final_answer", "stopped")
 _MOST_MESSAGE_IDS: Final = 50
@@ -117,6 +118,11 @@ def step_down_to(state: RunState, mode: Mode, reason: StopReason) -> RunState:
     if _RANK[mode] <= _RANK[state.mode]:
         return state
     return msgspec.structs.replace(state, mode=mode, stop_reason=reason)
+
+
+def text_digest(text: str) -> str:
+    """Return the digest by which a user's text, or the host's id of a message, is known again."""
+    return sha256_hex(text.encode(errors="surrogatepass"))
 
 
 def is_same_turn(state: RunState, asked: str, message_id: str | None) -> bool:

@@ -18,7 +18,6 @@ import msgspec
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.context.tokens import TokenCounter
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.flow.repetition import text_digest
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.records import EXECUTE, Admission
 from pokayoke.core.policy import BudgetPolicy
@@ -31,6 +30,7 @@ from pokayoke.core.state.run_state import (
     budget_finding,
     is_same_turn,
     step_down_to,
+    text_digest,
 )
 from pokayoke.core.versions.rollout import pin_versions
 from pokayoke.runtime.memory.call_log import CallLog
