@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, BeforeValidator, Field, WrapValidator, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, HttpUrl, WrapValidator, field_validator, model_validator
 from typing_extensions import TypedDict
 
 import pokayoke
@@ -55,6 +55,12 @@ class Checked(BaseModel):
         return value
 
 
+class Link(BaseModel):
+    """A model with a type that pydantic itself wraps."""
+
+    url: HttpUrl
+
+
 class Typed(TypedDict):
     """A dict with types."""
 
@@ -72,7 +78,7 @@ class Plain:
 
 @pytest.mark.parametrize(
     ("model", "names"),
-    [(Order, ("count",)), (Checked, ("n",)), (Typed, ("a",)), (Plain, ("a",)), (int, ()), (list[int], ())],
+    [(Order, ("count",)), (Checked, ("n",)), (Typed, ("a",)), (Plain, ("a",)), (Link, ()), (int, ()), (list[int], ())],
 )
 def test_before_validators_are_found(model, names):
     """In every kind of model, by their names in JSON; those that say what they take, and the library's own, are not."""
