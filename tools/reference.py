@@ -297,9 +297,9 @@ def cli_page() -> str:
     """The page of commands, from the command line itself."""
     import typer.main  # noqa: PLC0415 - only this page needs it
 
-    from pokayoke.cli import app  # noqa: PLC0415 - only this page needs it
+    from pokayoke.cli.app import build_app  # noqa: PLC0415 - only this page needs it
 
-    text = "\n".join(command_text(typer.main.get_command(app), "pokayoke"))
+    text = "\n".join(command_text(typer.main.get_command(build_app()), "pokayoke"))
     return f"# Commands\n\n{NOTE}{text}"
 
 

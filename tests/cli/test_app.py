@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pokayoke import __version__
-from pokayoke.cli import app as cli_app
+from pokayoke.cli import main
 from pokayoke.errors import StoreError
 
 
@@ -73,9 +73,10 @@ def test_errors_are_a_sentence_and_exit_code_2(monkeypatch, capsys, error):
     def broken():
         raise error
 
-    monkeypatch.setattr(sys.modules["pokayoke.cli.app"], "app", broken)
+    monkeypatch.setattr(sys, "argv", ["pokayoke", "doctor"])
+    monkeypatch.setattr("pokayoke.cli.app.build_app", lambda words: broken)
     with pytest.raises(SystemExit) as caught:
-        sys.modules["pokayoke.cli.app"].main()
+        main()
     assert caught.value.code == 2
     told = capsys.readouterr().err
     assert told.startswith("error: ")
@@ -135,9 +136,49 @@ def test_a_closed_stream_is_no_traceback(tmp_path, words, code):
     assert b"Traceback" not in done.stderr
 
 
-def test_the_app_is_what_the_entry_point_runs():
-    """The package offers the app and its entry point by name."""
-    assert callable(cli_app)
+LOADED = (
+    "import sys; sys.argv[1:] = {words!r}\n"
+    "from pokayoke.cli import main\n"
+    "try: main()\n"
+    "except SystemExit: print(sorted(m for m in sys.modules if m == 'typer' or m.startswith('pokayoke.cli.')), file=sys.stderr)"
+)
+OWN = ["pokayoke.cli.main", "pokayoke.cli.output"]
+
+
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        (["--version"], OWN),
+        (
+            ["safe-mode", "--help"],
+            ["pokayoke.cli.app", *OWN[:1], "pokayoke.cli.options", *OWN[1:], "pokayoke.cli.safe_mode", "typer"],
+        ),
+    ],
+)
+def test_a_command_imports_its_own_module_only(words, loaded):
+    """No command waits for the modules of another one, and the version for none."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(words=words)], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stderr == f"{loaded}\n"
+
+
+def test_a_shell_completes_commands_and_options(tmp_path):
+    """The script tells bash which commands and options fit what was typed."""
+
+    def complete(*words):
+        env = {
+            **os.environ,
+            "_POKAYOKE_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        done = subprocess.run(["pokayoke"], capture_output=True, text=True, timeout=50, check=False, env=env)
+        return done.stdout.split()
+
+    assert complete("pokayoke", "led") == ["ledger"]
+    assert complete("pokayoke", "ledger", "rec") == ["reconcile"]
+    assert "--in-doubt" in complete("pokayoke", "ledger", "list", "--in")
 
 
 @pytest.mark.parametrize("options", [[], ["-OO"]])

@@ -1,5 +1,5 @@
 """The command line. One file or folder per command; typer and rich are imported nowhere else."""
 
-from pokayoke.cli.app import app, main
+from pokayoke.cli.main import main
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

@@ -1,25 +1,17 @@
-"""The `pokayoke` command: finds the commands, and turns errors into messages and exit codes.
+"""The commands of the `pokayoke` command line, each imported when it is called.
 
-Exit codes: 0 clean, 1 findings, 2 could not run. stdout has data, stderr has messages.
-
-In: the arguments of the process.
-Out: an exit code.
-Never: a traceback for a user's mistake.
+In: the words of a command line.
+Out: the application that runs them.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import io
-import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
-
-from pokayoke.cli.output import print_message
-from pokayoke.errors import PokayokeError
 
 # One module per command. A module offers a function of its own name, or `app` if it has sub-commands.
 _COMMANDS: Final = (
@@ -33,20 +25,35 @@ _COMMANDS: Final = (
     "ledger",
     "safe_mode",
     "approvals",
-    "mcp",
-    "gateway",
-    "install",
-    "uninstall",
 )
 
-app = typer.Typer(
-    name="pokayoke",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+def build_app(words: Sequence[str] = ()) -> typer.Typer:
+    """Return the application with the command that the words call, or with every command if they call none.
+
+    A command's module takes a while to import, and another command never needs it.
+
+    Args:
+        words: the arguments of the process, without its own name.
+    """
+    app = typer.Typer(
+        name="pokayoke",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root_options)
+    # No option of the root takes a value, so the first word without a dash is the command.
+    called = next((word.replace("-", "_") for word in words if not word.startswith("-")), "")
+    for name in (called,) if called in _COMMANDS else _COMMANDS:
+        module = importlib.import_module(f"pokayoke.cli.{name}")
+        shown = name.replace("_", "-")
+        if isinstance(getattr(module, "app", None), typer.Typer):
+            app.add_typer(module.app, name=shown)
+        else:
+            app.command(shown)(getattr(module, name))
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -57,7 +64,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -67,59 +73,3 @@ def _root_options(
 
     Exit codes: 0 clean, 1 findings, 2 could not run.
     """
-
-
-def _register_commands() -> None:
-    for name in _COMMANDS:
-        if importlib.util.find_spec(f"pokayoke.cli.{name}") is None:
-            continue
-        module = importlib.import_module(f"pokayoke.cli.{name}")
-        shown = name.replace("_", "-")
-        if isinstance(getattr(module, "app", None), typer.Typer):
-            app.add_typer(module.app, name=shown)
-        else:
-            app.command(shown)(getattr(module, name))
-
-
-_register_commands()
-
-
-def main() -> None:
-    """Run the command line; the entry point of the `pokayoke` script."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # the shell closed it (`>&-`)
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for the life of the process
-    for stream in (sys.stdout, sys.stderr):
-        # A character that the terminal cannot show becomes its escape instead of a crash.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        app()
-    except SystemExit as end:
-        code = end.code
-        # typer exits with 1 when a pipe breaks, which would mean findings here.
-        if isinstance(end.__context__, BrokenPipeError):
-            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-            code = 0
-        sys.exit(_flush_output(code))
-    except PokayokeError as error:
-        print_message(f"error: {error}")
-        sys.exit(2)
-    except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        print_message(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}")
-        sys.exit(2)
-
-
-def _flush_output(code: str | int | None) -> str | int | None:
-    """Return the exit code after flushing the output: a reader (`head`) that closes the pipe is no error."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            # The exit must not flush into the pipe again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        except OSError as error:
-            print_message(f"error: {error}")
-            return 2
-    return code
