@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from pokayoke.core.state.run_state import (
     ANY_IDENTITY,
+    EVERY_IDENTITY,
+    MOST_TAINTS,
     Repeats,
     RunState,
     Taint,
@@ -119,6 +121,25 @@ def test_a_good_output_opens_only_the_latch_of_a_read():
     assert latch(state, Taint("search", ANY_IDENTITY, 2, "older")) is state
 
 
+def test_more_taints_than_are_told_apart_become_one():
+    """Past the bound a tool has a single taint, which follows the newest output and which only a person ends."""
+    state = latch(RunState("r"), Taint("pay", "id", 1, "x", writes=True))
+    for number in range(MOST_TAINTS):
+        state = latch(state, Taint("profile", f"id-{number}", number, "x"))
+    assert len(state.taints) == MOST_TAINTS + 1
+    assert len(latch(state, Taint("profile", "id-0", 70, "again")).taints) == MOST_TAINTS + 1
+    state = latch(latch(state, Taint("profile", "another", 80, "y")), Taint("profile", "one more", 90, "z"))
+    assert [(one.tool, one.identity, one.step) for one in state.taints] == [
+        ("pay", "id", 1),
+        ("profile", EVERY_IDENTITY, 90),
+    ]
+    assert latch(state, Taint("profile", "late", 85, "older")) is state
+    assert unlatch_by_output(state, "profile", "id-0", 99) is state
+    assert unlatch(state, "profile", "id-0", step=99) is state
+    assert "Only a person" in block_finding(state, "write", ("profile",)).hint
+    assert [one.tool for one in unlatch(state, "profile").taints] == ["pay"]
+
+
 def test_the_latch_names_the_write_first():
     """Only a person ends that taint, so it is of no use to ask another tool."""
     state = latch(latch(RunState("r"), TAINT), Taint("pay", "id-1", 4, "x", writes=True))
@@ -162,6 +183,9 @@ def test_repeats_are_bounded():
     for number in range(10):
         repeats.add_failure("a", str(number))
     assert [repeats.failure_count("a", str(number)) for number in range(10)] == [0] * 7 + [1] * 3
+    for tool in "bcd":
+        repeats.add_failure(tool, "x")
+    assert [repeats.failure_count(*key) for key in (("a", "9"), ("b", "x"), ("d", "x"))] == [0, 1, 1]
 
 
 def test_findings_for_loops_and_budgets_say_what_to_do():

@@ -24,6 +24,10 @@ _RANK: Final[dict[Mode, int]] = {mode: rank for rank, mode in enumerate(_LADDER)
 
 ANY_IDENTITY: Final = ""
 """The identity of a taint that ends with any good output of its tool, whatever its arguments."""
+EVERY_IDENTITY: Final = "*"
+"""The identity of a taint for more unusable outputs of a tool than are told apart: no single good output ends it."""
+MOST_TAINTS: Final = 64
+"""Taints that are told apart for one tool: a run must not become slower with every unusable output it has seen."""
 
 
 class Taint(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,7 +35,7 @@ class Taint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         tool: the tool it came from.
-        identity: digest of that tool's identity arguments, or `ANY_IDENTITY`.
+        identity: digest of that tool's identity arguments, `ANY_IDENTITY` or `EVERY_IDENTITY`.
         step: the step of the run in which it came.
         reason: what was wrong with it.
         writes: True if the tool writes: then only a person ends the taint.
@@ -150,13 +154,20 @@ def begin_turn(state: RunState, asked: str = "", message_id: str | None = None) 
 
 
 def latch(state: RunState, taint: Taint) -> RunState:
-    """Close the latch for one tool and its identity arguments; of two taints the newer one counts."""
+    """Close the latch for one tool and its identity arguments; of two taints the newer one counts.
+
+    A tool with more than `MOST_TAINTS` of them has one instead, which only a person ends.
+    """
+    own = [one for one in state.taints if one.tool == taint.tool]
+    if own and own[0].identity == EVERY_IDENTITY:
+        taint = msgspec.structs.replace(taint, identity=EVERY_IDENTITY)
     known = _find_taint(state, taint)
-    if known is None:
-        return msgspec.structs.replace(state, taints=(*state.taints, taint))
-    if known.step > taint.step:
+    if known is not None and known.step > taint.step:
         return state
-    return msgspec.structs.replace(state, taints=(*(one for one in state.taints if one is not known), taint))
+    replaced = [] if known is None else [known]
+    if known is None and len(own) == MOST_TAINTS:
+        replaced, taint = own, msgspec.structs.replace(taint, identity=EVERY_IDENTITY)
+    return msgspec.structs.replace(state, taints=(*(one for one in state.taints if one not in replaced), taint))
 
 
 def is_latched(state: RunState, taint: Taint) -> bool:
@@ -269,6 +280,11 @@ def _latch_hint(taint: Taint) -> str:
             "taken effect: do not do it again, neither so nor in another way. Only a person can allow writes again in "
             "this run; tell the user."
         )
+    if taint.identity == EVERY_IDENTITY:
+        return (
+            f"Nothing was written: too many outputs of {taint.tool} were unusable. Only a person can allow writes "
+            "again in this run; tell the user."
+        )
     if taint.identity == ANY_IDENTITY:
         return (
             f"Nothing was written: the last output of {taint.tool} was too large to be used. "
@@ -281,35 +297,34 @@ def _latch_hint(taint: Taint) -> str:
 
 
 class Repeats:
-    """Counts equal calls that fail in a row. Bounded: the oldest signature is forgotten first."""
+    """Counts equal calls that fail in a row. Bounded: the oldest tool, and its oldest signature, is forgotten first."""
 
     def __init__(self, size: int = 256) -> None:
-        """Keep at most `size` signatures."""
+        """Keep at most `size` tools, and of each as many signatures."""
         self._size = size
-        self.counts: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """How often each call failed since it (or its tool) last succeeded; empty where nothing fails."""
+        self.counts: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
+        """By tool and signature, how often a call failed since it (or its tool) last succeeded; empty: none fails."""
 
     def failure_count(self, tool: str, signature: str) -> int:
         """How often this very call failed since it (or its tool) last succeeded."""
-        return self.counts.get((tool, signature), 0)
+        failed = self.counts.get(tool)
+        return 0 if failed is None else failed.get(signature, 0)
 
     def add_failure(self, tool: str, signature: str) -> None:
         """Note a failure that was the model's or the tool's doing."""
-        key = (tool, signature)
-        self.counts[key] = self.counts.pop(key, 0) + 1
-        if len(self.counts) > self._size:
-            self.counts.popitem(last=False)
+        failed = self.counts.setdefault(tool, OrderedDict())
+        failed[signature] = failed.pop(signature, 0) + 1
+        for kept in (failed, self.counts):
+            if len(kept) > self._size:
+                kept.popitem(last=False)
 
     def forget_tool(self, tool: str) -> None:
         """Forget the failures of a tool that just did its work."""
-        # Calls of other threads come and go meanwhile: iterate over a copy, and miss nobody's key.
-        for key in tuple(self.counts):
-            if key[0] == tool:
-                self.counts.pop(key, None)
+        self.counts.pop(tool, None)
 
     def clear(self) -> None:
         """Forget everything: a new turn began."""
-        self.counts.clear()
+        self.counts = OrderedDict()  # whoever counts a failure meanwhile keeps the old one
 
 
 def repeated_finding(tool: str, count: int) -> Finding:
