@@ -29,6 +29,7 @@ from pokayoke.runtime.driver.awaiting import await_in_current_task, await_in_own
 from pokayoke.runtime.driver.sync import HANDLERS, SyncDriver, is_running_write, refuse_unreachable
 from pokayoke.runtime.memory.call_log import OpenCall
 from pokayoke.runtime.threads.coroutines import run_in_thread
+from pokayoke.runtime.threads.loop_turns import take_turn
 from pokayoke.runtime.threads.worker_pool import LateCallback, ignore_result
 
 if TYPE_CHECKING:
@@ -156,6 +157,12 @@ class AsyncDriver(SyncDriver):
 
 
 _ASYNC_HANDLERS: Final[dict[type, Callable[[AsyncDriver, Any], Any]]] = {**HANDLERS, Settle: AsyncDriver.settle_claim}
+
+
+async def wait_for_turn() -> None:
+    """Wait until the event loop takes another call: many that begin at once must not hold it."""
+    if (turn := take_turn()) is not None:
+        await turn
 
 
 async def adrive_steps(walk: Generator[Step, Any, T], world: AsyncDriver, first: Any = None) -> T:

@@ -226,6 +226,7 @@ class Run:
 
     async def acall(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """`call` for asynchronous code; `invoke` may return an awaitable."""
+        await _async_driver().wait_for_turn()
         call, env = self._rate_call(call), self._next_environment()
         steps = run_call(call, env)
         if self.guard.beside is not None:
@@ -273,6 +274,7 @@ class Run:
 
     async def abegin(self, call: ToolCall) -> Ticket:
         """`begin` for asynchronous code."""
+        await _async_driver().wait_for_turn()
         call, env = self._rate_call(call), self._next_environment()
         return self._build_ticket(
             env, call, await self._adrive_steps(self._observe_steps(admit_call(call, env), call, env))
