@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -246,6 +247,37 @@ def test_tokens_are_reported(play):
     first = Turn(calls=(call,), tokens=(4_000, 1_000))
     seen = play(first, Turn("Done."), config={"budgets": {"tokens": 4_000}})
     assert "budget" in json.dumps(seen.bodies[1])
+
+
+# -- deadlines ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif("async" not in HOST.MODES, reason="it has no asynchronous API")
+def test_a_sync_tool_without_a_deadline_is_cut_in_an_asynchronous_run(tmp_path):
+    """It blocks its thread until the model has read that it took too long; nobody declared anything."""
+
+    class SlowShop(Shop):
+        """A shop whose tool waits for the second request, for ten seconds at most."""
+
+        def functions(self, names=None):
+            def slow(order_id: str) -> dict:
+                """Look up a slow order."""
+                end = time.monotonic() + 10
+                while len(server.requests) < 2 and time.monotonic() < end:
+                    time.sleep(0.02)
+                self.note("slow", answered=len(server.requests) >= 2)
+                return {}
+
+            return [slow]
+
+    turns = [calls(("call_1", "slow", '{"order_id": "A1"}')), Turn("Done.")]
+    with ModelServer(turns) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as above
+        shop, config = SlowShop(tmp_path / "log"), {"execution": {"timeout": 0.5}}
+        HOST.play(Job(server.url, shop, HOST.WIRES[0], "async", config=config, declares=False, blocking=True))
+        gc.collect()
+    assert "did not answer within 0.5 s" in json.dumps(server.bodies[1])
+    assert [one["answered"] for one in shop.happened()] == [True]
 
 
 # -- restarts ----------------------------------------------------------------------------------------

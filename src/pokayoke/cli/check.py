@@ -83,10 +83,10 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
         )  # fmt: skip
     for name in contract.hidden_validators:
         yield SourceProblem("hidden_validator", contract.id, hidden_validator_text(name))
-    if contract.timeout is None:
+    if contract.timeout is None and contract.thread is None and not contract.is_async:
         yield SourceProblem(
             "no_deadline", contract.id,
-            "has no deadline: one that hangs may hold the run. Declare timeout in seconds.",
+            "has no deadline in a synchronous run: one that hangs there holds the run. Declare timeout in seconds.",
         )  # fmt: skip
 
 

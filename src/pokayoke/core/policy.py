@@ -90,13 +90,13 @@ class ExecutionPolicy(_Options, frozen=True, kw_only=True):
     """How tools are run."""
 
     timeout: Seconds = 30.0
-    """Deadline in seconds of an async tool whose contract has none."""
+    """Deadline in seconds of a tool whose contract has none: an async one, and in asynchronous runs a sync one."""
     lease_margin_seconds: Seconds = 10.0
     """Seconds that a claim stays alive beyond the deadline: time to report, not a permission to start again."""
     concurrency: PositiveInt = 5
-    """Calls of one batch that run at the same time."""
+    """Calls of one batch that run at the same time, with the workers that hang past their deadline; at least one."""
     max_lost_workers: PositiveInt = 32
-    """Worker threads that may hang past their deadline before sync tools with a deadline are refused."""
+    """Worker threads that may hang past their deadline before nothing that needs a worker is started any more."""
 
 
 class RetryPolicy(_Options, frozen=True, kw_only=True):

@@ -48,6 +48,12 @@ def test_a_tool_that_does_not_exist_cannot_be_declared(option):
         build_contracts([ToolDescription("get", "Get.", KEY)], **option)
 
 
+def test_the_thread_of_a_frameworks_tool_cannot_be_chosen():
+    """The framework runs it, so `thread` would have no effect: it is refused."""
+    with pytest.raises(UsageError, match="get: leave thread out, the framework decides"):
+        build_contracts([ToolDescription("get", "Get.", KEY)], fields={"get": {"thread": "caller"}})
+
+
 def test_what_is_not_declared_is_a_write_whose_output_is_unchecked():
     """A tool's effect is taken for the worse; its description and its further fields are kept."""
     made = build_contracts(

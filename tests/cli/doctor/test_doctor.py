@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from pokayoke import tool
 from pokayoke.cli import doctor as command
+from pokayoke.cli.check import contract_weaknesses
 from pokayoke.cli.doctor import collect_notes, fire_probes, probes
 from pokayoke.cli.doctor.probes import PROBES, Probe
 from pokayoke.core.policy import Policy, TracePolicy
@@ -62,6 +64,21 @@ def test_a_limit_that_no_probe_reaches_is_told():
     assert "budgets.calls is too high" in told
     assert "budgets.rounds" not in told
     assert {"limit_0", "budget_calls"}.isdisjoint(result.name for result in fire_probes(policy))
+
+
+def test_what_nothing_cuts_is_told():
+    """A sync tool lacks a deadline in synchronous runs, an async one never; one in its caller's thread is a note."""
+
+    def look() -> str:
+        return ""
+
+    async def wait() -> str:
+        return ""
+
+    tools = [tool(effect="read")(look), tool(effect="read", thread="caller")(look), tool(effect="read")(wait)]
+    assert [[problem.code for problem in contract_weaknesses(each)] for each in tools] == [["no_deadline"], [], []]
+    (note,) = (note for note in collect_notes(Policy(), tools, None) if "look@1" in note)
+    assert "nothing can cut it" in note
 
 
 @pytest.mark.parametrize("mode", ["fail_closed", "human_review"])

@@ -30,6 +30,9 @@ MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses")
 IMPOSSIBLE: dict[str, str] = {}
 UNLIKE = {
+    "test_a_sync_tool_without_a_deadline_is_cut_in_an_asynchronous_run": (
+        "CrewAI calls its tools synchronously, in asynchronous crews too; the guide says so"
+    ),
     "test_a_stream_that_breaks_off_runs_nothing @responses": "the guarded model requests a whole reply on this wire",
     "test_a_cut_that_a_stream_has_told_is_not_taken_back": (
         "CrewAI's own class keeps the last reason of a stream and drops the first before any hook; the guide says so"

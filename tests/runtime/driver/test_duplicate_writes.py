@@ -191,12 +191,13 @@ def test_what_the_handler_sees_of_its_write_cannot_be_changed_and_shows_no_more_
     def curious(**arguments):
         with pytest.raises(AttributeError):
             this_effect().key = "another"
-        seen.append(repr(this_effect()))
+        seen.append((repr(this_effect()), this_effect().deadline))
         return {"ref": "P1"}
 
     assert driver.call(bank.run(handler=curious), pay()).ok
     (record,) = bank.store.records(RecordQuery())
-    assert seen == [f"Effect(key={record.key!r}, attempt=1, deadline=None)"]
+    ((shown, deadline),) = seen
+    assert shown == f"Effect(key={record.key!r}, attempt=1, deadline={deadline})"
 
 
 def test_compensating_is_never_done_by_a_call(bank, driver):

@@ -288,7 +288,7 @@ def test_with_no_thread_to_spare_the_next_output_tries_again(driver):
     until(lambda: store.batches)
     assert len(store.batches[0]) == 3
     read = Contract.from_schema(
-        "crm", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: 5
+        "crm", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: 5, thread="caller"
     )
     guard = Guard([read], store=store)
     guard.workers._max_lost = 0

@@ -129,6 +129,8 @@ def build_contracts(
         if one.timeout is not None:
             given["timeout"] = one.timeout
         given.update(more.get(one.name, {}))
+        if given.get("thread") is not None:
+            raise UsageError(f"{one.name}: leave thread out, the framework decides where its sync tools run")
         given["no_effect_errors"] = (*given.get("no_effect_errors", ()), *no_effect_errors)
         made.append(Contract.from_schema(one.name, _close_schema(one.schema), **given))
     return made

@@ -62,8 +62,8 @@ def doctor(
     pokayoke doctor --config pokayoke.yaml shop.tools:ALL
 
     The probes use tools of their own; yours are examined and never run. Exit code 0 if every guard fired,
-    every tool has a deadline and an output contract, and store, trace file and sample can be used; 1 if not;
-    2 if doctor could not run. POKAYOKE_STORE replaces --store.
+    every tool has a deadline (an async one always has) and an output contract, and store, trace file and sample
+    can be used; 1 if not; 2 if doctor could not run. POKAYOKE_STORE replaces --store.
     """
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in contract_weaknesses(contract))]
@@ -119,6 +119,8 @@ def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) 
         )
     for name in unreachable_limits(policy):
         yield f"{name} is too high to be fired: no probe makes that many calls."
+    in_place = (contract.id for contract in contracts if contract.thread is not None)
+    yield from (f"{name} runs in the thread of its caller, so nothing can cut it when it hangs." for name in in_place)
     if not contracts:
         yield "no tools are named: only the guards were looked at, and no name in the configuration was looked for."
     how = open_method()

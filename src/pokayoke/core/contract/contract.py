@@ -34,6 +34,7 @@ from pokayoke.core.contract.terms import (
     Polls,
     Repeats,
     Scope,
+    Thread,
 )
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
@@ -84,7 +85,10 @@ class Contract:
     sources: tuple[str, ...] | None = None
     """Tools whose output this tool is based on; None means all, () means none."""
     timeout: float | None = None
-    """Deadline in seconds; None means the policy's deadline."""
+    """Deadline in seconds; None means the policy's. A synchronous run cuts a sync handler only at a declared one."""
+    thread: Thread | None = None
+    """`caller` keeps a sync handler in the thread of its caller, where nothing can cut it; None runs it in a worker
+    thread wherever it has a deadline, with a copy of the caller's context variables."""
     retry: RetryPolicy | None = None
     """How transient failures are retried; None means the policy's retries for reads and none for writes."""
     on_ambiguous: OnAmbiguous = "human"

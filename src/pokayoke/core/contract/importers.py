@@ -41,6 +41,7 @@ _PLAIN_FIELDS: dict[str, Any] = {
     "scope": str,
     "sources": tuple[str, ...] | None,
     "timeout": float | None,
+    "thread": str | None,
     "on_ambiguous": str,
     "lookup_safe": str | None,
     "settle_after": float | None,

@@ -23,6 +23,7 @@ from pokayoke.core.contract.terms import (
     LookupSafe,
     Polls,
     Repeats,
+    Thread,
     envelope_problems,
     term_problems,
 )
@@ -187,6 +188,7 @@ _SINGLE: dict[str, tuple[Fits, str]] = {
     ),
     "key_epoch": (_is_whole, "a whole number"),
     "repeats": (lambda value: value in get_args(Repeats), "one of once, turn, each, or left out"),
+    "thread": (lambda value: value in get_args(Thread), "caller, or left out"),
     "retry": (lambda value: isinstance(value, RetryPolicy), "RetryPolicy(...)"),
     "polls": (
         lambda value: value is False or (isinstance(value, Polls) and _is_positive(value.min_interval)),
@@ -226,7 +228,14 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
 
 
 def _handler_problems(contract: Contract) -> Iterator[str]:
-    """Yield the arguments of every call that the handler does not take, and parameters that no call can fill."""
+    """Yield a thread that contradicts the handler, and arguments and parameters on which it and the schema differ."""
+    if contract.thread is not None and contract.timeout is not None:
+        yield (
+            f"thread='caller' and timeout={contract.timeout:g} contradict each other: nothing can cut a tool in its "
+            "caller's thread. Leave thread out, or the timeout"
+        )
+    if contract.thread is not None and contract.is_async:
+        yield "thread='caller' is for a sync handler; an async one is awaited in its caller's event loop. Leave it out"
     schema = contract.input_schema
     # A wrapper gets the arguments that it declares itself, whatever function it wraps.
     taken = parameters_of(contract.handler, follow_wrapped=False)

@@ -27,6 +27,7 @@ Repeats = Literal["once", "turn", "each"]
 LookupSafe = Literal["downstream_key", "executor_dead", "settled"]
 OutputChecks = Literal["full", "size_only"]
 OnInvalidOutput = Literal["skip_writes", "fail_closed", "human_review"]
+Thread = Literal["caller"]
 CHOICES: dict[str, tuple[str, ...]] = {
     "effect": get_args(Effect),
     "scope": get_args(Scope),

@@ -222,19 +222,23 @@ class SyncDriver:
         return self.run_in_worker(function, step.timeout, None)
 
     def invoke_tool(self, step: Invoke) -> Answer[tuple[Reaction, float]]:
-        """Run the tool in this thread, or in a worker if it declares a deadline; await an asynchronous one."""
+        """Run the tool in a worker if something cuts it, else in this thread; await an asynchronous one."""
         watched = self._guard.on_step is not None
         if watched:
             self._run.notice("before_invoke")
         begun = time.perf_counter()
+        # A sync tool would block the event loop of an asynchronous caller, so it goes to a worker unless it must not.
+        is_awaited = step.contract.is_async if self._invoke is None else self.may_wait and is_async(self._invoke)
+        is_cut = is_awaited or (self.may_wait and step.contract.thread is None)
+        limit = self._limit(step) if is_cut else step.timeout
         try:
-            function = self._bind_tool(step)
+            function = self._bind_tool(step, limit)
         except UsageError as error:
             return self._report_misuse(error)
-        if step.contract.is_async if self._invoke is None else self.may_wait:
+        if is_awaited:
             return self._await_reaction(step, self.await_tool(function, step), begun)
-        if step.timeout is not None:
-            waiting = self.run_in_worker(function, step.timeout, self._late_callback(step))
+        if limit is not None:
+            waiting = self.run_in_worker(function, limit, self._late_callback(step))
             return self._await_reaction(step, waiting, begun)
         reaction = capture_result(function)
         if is_awaitable_result(reaction):
@@ -325,7 +329,7 @@ class SyncDriver:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _bind_tool(self, step: Invoke) -> Callable[[], Any]:
+    def _bind_tool(self, step: Invoke, limit: float | None) -> Callable[[], Any]:
         contract, claim = step.contract, step.claim
         key = None if claim is None else claim.key
         arguments = build_tool_arguments(contract, step.arguments, step.located, key, is_sole_owner=step.is_sole_owner)
@@ -337,11 +341,11 @@ class SyncDriver:
         if claim is None and current_effect() is None:
             return function
         checks: Checks = []
-        effect = None if claim is None else self._build_effect(step, claim, checks)
+        effect = None if claim is None else self._build_effect(step, limit, claim, checks)
         return partial(call_with_effect, effect, function, checks)
 
-    def _build_effect(self, step: Invoke, claim: Claim, checks: Checks) -> Effect:
-        deadline = None if step.timeout is None else time.monotonic() + step.timeout
+    def _build_effect(self, step: Invoke, limit: float | None, claim: Claim, checks: Checks) -> Effect:
+        deadline = None if limit is None else time.monotonic() + limit
         guard = self._guard
         now = guard.clock.now
         return Effect(claim.key, step.attempt, deadline, claim.claim_id, guard.store, now, checks, current_effect())

@@ -11,6 +11,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,9 +52,9 @@ def _run_side_by_side(run: RunPort, group: Group, invoke: BatchInvoke | None) ->
     outcomes: dict[int, Outcome] = {}
     errors: list[BaseException] = []
 
-    def run_waiting() -> None:
+    def run_waiting(number: int) -> None:
         with suppress(IndexError):
-            while True:
+            while number < _count_slots(run):
                 place, call, context = waiting.popleft()
                 try:
                     outcomes[place] = context.run(run.call, call, invoke=_bind_invoke(invoke, call))
@@ -61,9 +62,10 @@ def _run_side_by_side(run: RunPort, group: Group, invoke: BatchInvoke | None) ->
                     errors.append(error)
                     waiting.clear()
 
-    helpers = min(run.snapshot.policy.execution.concurrency, len(group)) - 1
-    threads = [start_thread("pokayoke-batch", run_waiting) for _ in range(helpers)]
-    run_waiting()
+    threads = [
+        start_thread("pokayoke-batch", run_waiting, number) for number in range(1, min(_count_slots(run), len(group)))
+    ]
+    run_waiting(0)
     for thread in threads:
         if thread is not None:
             thread.join()
@@ -81,17 +83,30 @@ async def arun_batch(
     outcomes: dict[int, Outcome] = {}
     calls = _mark_cut(calls, stop_reason)
     _require_handlers(run, calls, invoke)
-    slots = asyncio.Semaphore(run.snapshot.policy.execution.concurrency)
+    size = _count_slots(run)
+    slots = asyncio.Semaphore(size)
 
     async def run_one(place: int, call: ToolCall) -> None:
-        async with slots:
+        nonlocal size
+        await slots.acquire()
+        try:
             outcomes[place] = await run.acall(call, invoke=_bind_invoke(invoke, call))
+        finally:
+            if size > _count_slots(run):
+                size -= 1  # a worker that was left behind keeps the slot
+            else:
+                slots.release()
 
     for group in _split_groups(run, calls):
         ended = await asyncio.gather(*(run_one(place, call) for place, call in group), return_exceptions=True)
         if (error := next((each for each in ended if each is not None), None)) is not None:
             raise error
     return [outcomes[place] for place in range(len(calls))]
+
+
+def _count_slots(run: RunPort) -> int:
+    """Return how many calls may run side by side. A worker that hangs past its deadline takes a slot, but the last."""
+    return max(1, run.snapshot.policy.execution.concurrency - run.guard.workers.lost_count)
 
 
 def _require_handlers(run: RunPort, calls: Sequence[ToolCall], invoke: BatchInvoke | None) -> None:
@@ -134,4 +149,4 @@ def _split_groups(run: RunPort, calls: Sequence[ToolCall]) -> Iterator[Group]:
 
 
 def _bind_invoke(invoke: BatchInvoke | None, call: ToolCall) -> Callable[[dict[str, Any]], Any] | None:
-    return None if invoke is None else lambda arguments: invoke(call, arguments)
+    return None if invoke is None else partial(invoke, call)  # by which a coroutine function is still known as one

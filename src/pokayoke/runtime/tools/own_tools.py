@@ -54,6 +54,7 @@ def paging_tool() -> Contract:
         description=_PAGER_TEXT,
         # The texts were traced with the secret fields of their own tools, and may be those of a secret tool.
         secret=True,
+        thread="caller",  # it reads memory
     )
 
 
@@ -61,5 +62,5 @@ def paging_tool() -> Contract:
 def finder_tool(name: str) -> Contract:
     """Return the tool by which a model finds other tools, under the first free name of `FINDERS`."""
     return Contract.from_schema(
-        name, _FINDER_SCHEMA, effect="read", output_schema={"type": "object"}, description=_FINDER_TEXT
+        name, _FINDER_SCHEMA, effect="read", output_schema={"type": "object"}, description=_FINDER_TEXT, thread="caller"
     )
