@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.ordering import is_inside_call
 from pokayoke.adapters.langchain._capture import CapturedReply, finish_reason, reply_calls
 from pokayoke.adapters.langchain._contracts import as_langchain_tool
@@ -45,12 +46,20 @@ class GuardMiddleware(AgentMiddleware):
             it is. None never shortens a request.
         who: called with the graph's config, for each request and each call; returns `session`, `tenant` and
             `principal`. A thread belongs to one tenant.
+        frame: where `<tool_output …>` is around the results of calls that end ok: in the graph's history as well
+            (`history`), or only in the requests (`wire`), so that the history holds what the tools returned.
+
+    Raises:
+        UsageError: `frame` is another word.
     """
 
-    def __init__(self, guard: Guard, *, window: int | None = None, who: Who | None = None) -> None:
+    def __init__(
+        self, guard: Guard, *, window: int | None = None, who: Who | None = None, frame: Frame = "history"
+    ) -> None:
         """Begin with no run."""
         super().__init__()
         self.guard, self.window = guard, window
+        self._on_wire = require_frame(frame)
         self._runs = GraphRuns(guard, who)
         self._user_ids: weakref.WeakKeyDictionary[RunMemory, str | None] = weakref.WeakKeyDictionary()
 
@@ -85,11 +94,14 @@ class GuardMiddleware(AgentMiddleware):
 
         If a person has to approve it, the graph is interrupted; without a checkpointer the model reads that it waits.
         """
-        return ToolNodeCall(self._runs.current_run(request.state), request, handler).run()
+        return self._node_call(request, handler).run()
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_tool_call` for asynchronous code."""
-        return await ToolNodeCall(self._runs.current_run(request.state), request, handler).arun()
+        return await self._node_call(request, handler).arun()
+
+    def _node_call(self, request: Any, handler: Callable[[Any], Any]) -> ToolNodeCall:
+        return ToolNodeCall(self._runs.current_run(request.state), request, handler, on_wire=self._on_wire)
 
     # -- a graph of your own ---------------------------------------------------------------------------
 
@@ -134,7 +146,9 @@ class GuardMiddleware(AgentMiddleware):
         """Return the loop that a request belongs to; what the user says in it has begun a turn."""
         adapter_run = self._runs.current_run(request.messages)
         notes = adapter_run.notes
-        loop: ModelLoop = notes.get("loop") or notes.setdefault("loop", ModelLoop(adapter_run, self.window))
+        loop: ModelLoop = notes.get("loop") or notes.setdefault(
+            "loop", ModelLoop(adapter_run, self.window, on_wire=self._on_wire)
+        )
         loop.adapter_run = adapter_run
         if not is_inside_call():  # there, another model gives the agent its task, which begins no turn
             memory = adapter_run.run.progress

@@ -15,10 +15,12 @@ from langchain_core.tools import BaseTool
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
 from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call
+from pokayoke.adapters._host.frames import frame_result
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import allowed_tool_choice
 from pokayoke.adapters.langchain._capture import CALL_BLOCKS, CapturedReply, finish_reason, observed_model, reply_calls
+from pokayoke.adapters.langchain._results import copy_message
 from pokayoke.core.call import Finding, ToolCall
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.flow.plan import Snapshot
@@ -40,15 +42,16 @@ class ModelLoop(ModelSide):
     Args:
         adapter_run: the run.
         window: size of the model's window in tokens; None never shortens a request.
+        on_wire: True to frame the results of the history in each request.
 
     Attributes:
         adapter_run: the run, acting for the caller of the latest request.
         corrected: calls in the history that the guard has corrected, by id: name and arguments there, and the model's.
     """
 
-    def __init__(self, adapter_run: AdapterRun, window: int | None) -> None:
+    def __init__(self, adapter_run: AdapterRun, window: int | None, *, on_wire: bool = False) -> None:
         """Begin before the first request."""
-        self.adapter_run = adapter_run
+        self.adapter_run, self._on_wire = adapter_run, on_wire
         self._ids: set[str] | None = None
         self._offered: tuple[list[Any], Run, Snapshot, list[Any]] | None = None
         self.corrected: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]] = BoundedCache()
@@ -89,6 +92,8 @@ class ModelLoop(ModelSide):
         run, messages = self.adapter_run.run, request.messages
         if self._ids is None:
             self._ids = {one.id for one in messages if one.id}
+        if self._on_wire:
+            messages = self._frame_results(messages)
         if self._fitting is not None:
             fitted = self._fitting.fit_messages(messages, request.system_message)
             if fitted is None:
@@ -107,6 +112,33 @@ class ModelLoop(ModelSide):
             if request.tool_choice is not None:
                 changes["tool_choice"] = allowed_tool_choice(run, request.tool_choice)
         return with_changes(request, changes)
+
+    def _frame_results(self, messages: list[Any]) -> list[Any]:
+        """Return the messages with their results as the model reads them.
+
+        A message may have lost its name on its way through another format, and then its call has it.
+        """
+        names = {call["id"]: call["name"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
+        return [
+            self._frame_message(one, one.name or names.get(one.tool_call_id, ""))
+            if isinstance(one, ToolMessage) and one.status != "error"  # that is the guard's text, or LangChain's
+            else one
+            for one in messages
+        ]
+
+    def _frame_message(self, message: ToolMessage, name: str) -> ToolMessage:
+        def frame_text(text: Any) -> Any:
+            framed = frame_result(self.adapter_run, name, message.tool_call_id, text)
+            return text if framed is None else framed
+
+        def frame_block(block: Any) -> Any:
+            if isinstance(block, str):
+                return frame_text(block)
+            return {**block, "text": frame_text(block["text"])} if block.get("type") == "text" else block
+
+        content: Any = message.content
+        framed = frame_text(content) if isinstance(content, str) else [*map(frame_block, content)]
+        return message if framed == content else copy_message(message, {"content": framed})
 
     def _visible_tools(self, tools: list[Any]) -> list[Any]:
         """Return the tools as the model gets them: without arguments that the guard fills, with the paging tool."""

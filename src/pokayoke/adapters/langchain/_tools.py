@@ -30,6 +30,7 @@ from langgraph.types import interrupt
 
 from pokayoke.adapters._host.approvals import waiting_questions
 from pokayoke.adapters._host.calls import decode_call
+from pokayoke.adapters._host.frames import history_form, value_text
 from pokayoke.adapters._host.run import AdapterRun, text_for_user
 from pokayoke.adapters.langchain._approvals import build_question, count_answers, take_answer
 from pokayoke.adapters.langchain._contracts import (
@@ -76,11 +77,14 @@ class ToolNodeCall:
         adapter_run: the run.
         request: the node's request.
         handler: the rest of the node, or another middleware.
+        on_wire: True if the history holds the tool's own result, which each request frames.
     """
 
-    def __init__(self, adapter_run: AdapterRun, request: Any, handler: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, adapter_run: AdapterRun, request: Any, handler: Callable[[Any], Any], *, on_wire: bool = False
+    ) -> None:
         """Find the call as the model wrote it, and the tool that runs."""
-        self._adapter_run, self._request = adapter_run, request
+        self._adapter_run, self._request, self._on_wire = adapter_run, request, on_wire
         shown = request.tool_call
         loop: ModelLoop | None = adapter_run.notes.get("loop")
         known = None if loop is None else loop.corrected.get(shown["id"] or "")
@@ -180,7 +184,16 @@ class ToolNodeCall:
                 outcome = msgspec.structs.replace(outcome, text=f"{outcome.text}\n{_NOT_REDIRECTED}")
         is_direct = invocation is not None and invocation.is_direct and self._is_last_step()
         direct = text_for_user(self._adapter_run.run.snapshot, outcome) if is_direct else None
-        return result_message(outcome, self._request.tool_call, made, direct=direct)
+        text = self._own_result(outcome, made) if self._on_wire else outcome.text
+        return result_message(outcome, self._request.tool_call, made, direct=direct, text=text)
+
+    def _own_result(self, outcome: Outcome, made: Any) -> str:
+        """Return what LangChain would have kept of a result, or its value; the model's text if neither can be."""
+        call = self._request.tool_call
+        known = answering_message(made, call["id"])
+        written = [known.content] if known is not None and isinstance(known.content, str) else []
+        forms = [*written, value_text(outcome.value)] if outcome.ok else ()
+        return cast("str", history_form(self._adapter_run, outcome, call["name"], forms, str))
 
     # -- a person --------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 from pokayoke.adapters.openai_agents._run import current_agent_run
-from pokayoke.adapters.openai_agents._tools import tool_definition, unknown_tool
+from pokayoke.adapters.openai_agents._tools import frame_items, qualified_name, tool_definition, unknown_tool
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.answers import result_message
@@ -175,7 +175,10 @@ class _ModelRequest(ModelSide):
     ) -> None:
         """Shape the request."""
         self._agent_run = agent_run = current_agent_run()
-        adapter_run, history = agent_run.adapter_run, given if isinstance(given, list) else []
+        adapter_run = agent_run.adapter_run
+        if agent_run.on_wire and isinstance(given, list):
+            given = frame_items(adapter_run, given)
+        history = given if isinstance(given, list) else []
         known_ids = filter(None, map(_CALL_ID, history))
         shape = self.begin_request(
             adapter_run,
@@ -298,10 +301,7 @@ def _last_message(items: list[Any]) -> Any:
 
 def _reply_call(item: Any) -> ReplyCall:
     if item.type == "function_call":
-        # The SDK qualifies names; a tool that was loaded late is in a namespace of its own name.
-        space = getattr(item, "namespace", None)
-        name = f"{space}.{item.name}" if space and space != item.name else str(item.name)
-        return ReplyCall(item.call_id, name, item.arguments)
+        return ReplyCall(item.call_id, qualified_name(item), item.arguments)
     named = getattr(item, "name", None) or item.type
     return ReplyCall(getattr(item, "call_id", None), named, str(getattr(item, "input", None) or ""))
 

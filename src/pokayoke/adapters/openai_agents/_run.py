@@ -31,6 +31,7 @@ class AgentRun:
         durable: True if a restart would know that id again.
         who: session, tenant and principal, as for `Guard.run`.
         user_texts: what the user says in it; each text begins a turn.
+        on_wire: True if the items of its history hold the tools' own results, which each request frames.
 
     Attributes:
         offered: the tools that the agent has now; None before its first request.
@@ -39,14 +40,22 @@ class AgentRun:
     """
 
     __slots__ = (
-        "_adapter_run", "_user_texts", "durable", "handoffs", "has_renamed_calls", "ident", "offered", "runs", "who"
+        "_adapter_run", "_user_texts", "durable", "handoffs", "has_renamed_calls", "ident", "offered", "on_wire",
+        "runs", "who",
     )  # fmt: skip
 
     def __init__(
-        self, runs: AdapterRuns, ident: str, *, durable: bool, who: dict[str, Any], user_texts: Iterable[str] = ()
+        self,
+        runs: AdapterRuns,
+        ident: str,
+        *,
+        durable: bool,
+        who: dict[str, Any],
+        user_texts: Iterable[str] = (),
+        on_wire: bool = False,
     ) -> None:
         """Open nothing yet."""
-        self.runs, self.ident, self.durable, self.who = runs, ident, durable, who
+        self.runs, self.ident, self.durable, self.who, self.on_wire = runs, ident, durable, who, on_wire
         self.offered: OfferedTools | None = None
         self.handoffs: dict[str, GuardedHandoff] = {}
         self.has_renamed_calls = True
@@ -68,7 +77,8 @@ class AgentRun:
 
     def nested_run(self, call_id: str) -> AgentRun:
         """Return the run of an agent that a tool call starts; a resumed call finds the same run again."""
-        return AgentRun(self.runs, f"{self.ident}/{call_id}", durable=self.durable, who=self.who)
+        ident = f"{self.ident}/{call_id}"
+        return AgentRun(self.runs, ident, durable=self.durable, who=self.who, on_wire=self.on_wire)
 
 
 agent_run_var: ContextVar[AgentRun | None] = ContextVar("pokayoke_openai_agents_run", default=None)

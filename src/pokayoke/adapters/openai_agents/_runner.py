@@ -17,6 +17,7 @@ from typing import Any
 from agents import FunctionTool, Handoff, Model, RunConfig, Runner, RunState
 
 from pokayoke.adapters._host.contracts import require_contract
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.model import texts_since_reply
 from pokayoke.adapters._host.run import AdapterRuns
 from pokayoke.adapters.openai_agents._approvals import answer_interruptions, asking_run, record_denials
@@ -29,6 +30,8 @@ from pokayoke.errors import UsageError
 from pokayoke.runtime.guard.guard import Guard
 
 _RUN_ATTRIBUTE = "_pokayoke_slot"
+_KEPT_BY_SERVER = ("conversation_id", "previous_response_id", "auto_previous_response_id")
+"""Options of `Runner.run` by which the server keeps the conversation."""
 
 
 class GuardedRunner:
@@ -36,11 +39,16 @@ class GuardedRunner:
 
     Args:
         guard: a guard with the contracts of all their tools.
+        frame: where `<tool_output …>` is around the results of calls that end ok: in the items and hooks of the SDK
+            as well (`history`), or only in the requests (`wire`), so that items and hooks hold what the tools returned.
+
+    Raises:
+        UsageError: `frame` is another word.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, frame: Frame = "history") -> None:
         """Begin with no run."""
-        self.guard = guard
+        self.guard, self._on_wire = guard, require_frame(frame)
         self._runs = AdapterRuns(guard)
         self._classes: dict[type, type] = {}
 
@@ -59,8 +67,8 @@ class GuardedRunner:
                 goes on with those it began with, where none are given.
 
         Raises:
-            UsageError: a tool has no contract, the state belongs to an agent that is not guarded, or nothing says
-                to which run.
+            UsageError: a tool has no contract, the state belongs to an agent that is not guarded, nothing says
+                to which run, or the server keeps the conversation and the frame is on the wire only.
                 What the SDK raises goes through.
         """
         with self._begin_run(agent, input, run_id, options) as (agent_run, guarded):
@@ -178,6 +186,11 @@ class GuardedRunner:
         """Change the options to guarded ones, and set the run that everything inside belongs to."""
         if isinstance(given, RunState) and not self._is_guarded(given._current_agent or agent):  # noqa: SLF001 - public nowhere
             raise UsageError("the tools of this state are not guarded: RunState.from_json(runner.guarded(agent), ...)")
+        if self._on_wire and any(map(options.get, _KEPT_BY_SERVER)):
+            raise UsageError(
+                'frame="wire" frames the results of the history in each request, and a server that keeps the '
+                f'conversation is sent no history: leave out {", ".join(_KEPT_BY_SERVER)}, or take frame="history"'
+            )
         options["run_config"] = config = _guard_config(options.get("run_config"))
         who: dict[str, Any] = {name: options.pop(name) for name in ("tenant", "principal") if name in options}
         if session := getattr(options.get("session"), "session_id", None):
@@ -211,15 +224,16 @@ class GuardedRunner:
 
     def _run_for(self, ident: str | None, who: dict[str, Any], given: Any) -> AgentRun:
         """Return the run of a state of this process, for the caller of now if it is named; else another run."""
-        known, texts = self._run_of_state(given), _user_texts(given)
+        known = self._run_of_state(given)
+        same: dict[str, Any] = {"user_texts": _user_texts(given), "on_wire": self._on_wire}
         if known is not None and ident in (None, known.ident):
-            return AgentRun(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, user_texts=texts)
+            return AgentRun(self._runs, known.ident, durable=known.durable, who={**known.who, **who}, **same)
         if ident is None and isinstance(given, RunState) and not (ident := asking_run(self.guard, given)):
             raise UsageError(
                 "this state does not say which run it belongs to, so what ran before could run again: "
                 "give run_id= when the run starts, and again with its state"
             )
-        return AgentRun(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, user_texts=texts)
+        return AgentRun(self._runs, ident or uuid.uuid4().hex, durable=ident is not None, who=who, **same)
 
     def _end_run(self, agent_run: AgentRun, result: Any) -> Any:
         if not result.interruptions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Self
@@ -29,8 +30,9 @@ from agents.exceptions import ModelBehaviorError
 from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
 from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME
 from pokayoke.adapters._host.control_flow import invoke_without_tool, not_started
+from pokayoke.adapters._host.frames import frame_result, history_form, value_text
 from pokayoke.adapters._host.proxy import Proxy
-from pokayoke.adapters._host.run import text_for_user
+from pokayoke.adapters._host.run import AdapterRun, text_for_user
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.openai_agents._approvals import approval_rule, is_unfit
 from pokayoke.adapters.openai_agents._handoffs import refuse_handoff
@@ -38,6 +40,7 @@ from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, curren
 from pokayoke.core.call import Outcome
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.core.json.values import read_field
 from pokayoke.core.messages.media import media_block_for
 
 _TRIPWIRES = (
@@ -76,7 +79,7 @@ def guard_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
                 agent_run.runs.close_run(nested.ident)
         if side.tripwire is not None:
             raise side.tripwire
-        return side.nested_result if side.is_interrupted else _framework_result(outcome)
+        return side.nested_result if side.is_interrupted else _framework_result(agent_run, name, outcome, side.own)
 
     invoke_tool.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # where `inspect.signature` looks first
     invoke_tool.__annotations__.clear()  # the SDK evaluates them before every call
@@ -112,12 +115,13 @@ class _ToolInvocation(ToolSide):
         tripwire: the exception that ends the run once the call is settled.
         is_interrupted: True if the agent behind the tool waits for a person; the same call resumes it.
         nested_result: what that agent returned.
+        own: what the SDK would have kept of the call.
     """
 
     def __init__(self, bare: Any, context: Any, nested: AgentRun, *, typed: bool) -> None:
         self._bare, self._context, self._nested, self._typed = bare, context, nested, typed
         self.tripwire: Exception | None = None
-        self.is_interrupted, self.nested_result = False, None
+        self.is_interrupted, self.nested_result, self.own = False, None, None
 
     async def run_tool(self, arguments: dict[str, Any]) -> Any:
         bare, context = self._bare, self._context
@@ -141,6 +145,7 @@ class _ToolInvocation(ToolSide):
         if bare._is_agent_tool and self._is_waiting():  # noqa: SLF001 - public nowhere
             self.is_interrupted, self.nested_result = True, result
             raise ToolNotStarted("an agent waits for a person")
+        self.own = result
         if seen:
             return seen[-1]
         return result if self._typed else _to_blocks(result)
@@ -176,6 +181,20 @@ class _ResultBlocks(list[Any]):
     outcome: Outcome
 
 
+class _ResultObject(dict[str, Any]):
+    """An object that a tool returned; the SDK's item of the call holds it as JSON instead of a repr."""
+
+    def __str__(self) -> str:
+        return value_text(self)
+
+
+class _ResultArray(list[Any]):
+    """An array that a tool returned; as `_ResultObject`."""
+
+    def __str__(self) -> str:
+        return value_text(self)
+
+
 def _to_blocks(result: Any) -> Any:
     """Return the SDK's own texts, pictures and files as content blocks; any other result unchanged."""
     found = None if isinstance(result, str) else ItemHelpers._convert_tool_output_as_structured(result)  # noqa: SLF001 - as above
@@ -184,10 +203,24 @@ def _to_blocks(result: Any) -> Any:
     return [{**part, "type": "text"} if part["type"] == "input_text" else part for part in found]
 
 
-def _framework_result(outcome: Outcome) -> Any:
-    """Return what the model reads: the text, and the pictures and files that the SDK can send."""
+def _framework_result(agent_run: AgentRun, name: str, outcome: Outcome, own: Any = None) -> Any:
+    """Return what the SDK keeps: what the model reads, text and media, or a value that its requests frame.
+
+    Args:
+        agent_run: the run.
+        name: the tool's name in the history.
+        outcome: the call's outcome.
+        own: what the SDK would have kept of the call.
+    """
     result: Any = ResultText(outcome.text)
-    if outcome.content:
+    if agent_run.on_wire and not outcome.content:
+        result = history_form(agent_run.adapter_run, outcome, name, _result_forms(own, outcome.value), _item_text)
+        if result is not outcome.text:
+            return result
+        # In a block of its own, which no request frames: the SDK's item has no other place to say whose text it is.
+        is_ours = frame_result(agent_run.adapter_run, name, outcome.call_id, result) is None
+        result = ResultText(result) if is_ours else _ResultBlocks([{"type": "text", "text": result}])
+    elif outcome.content:
         media = [block for one in outcome.content if (block := media_block_for(one, "responses")) is not None]
         own = [{**block, "type": block["type"].removeprefix("input_")} for block in media]
         result = _ResultBlocks([{"type": "text", "text": outcome.text}, *own]) if own else result
@@ -195,11 +228,64 @@ def _framework_result(outcome: Outcome) -> Any:
     return result
 
 
+def _result_forms(own: Any, value: Any) -> Iterator[Any]:
+    """Yield what the SDK could keep of a result: the tool's own object, its JSON value, or the text of that."""
+    yield own
+    if isinstance(value, (dict, list)):
+        yield _ResultObject(value) if isinstance(value, dict) else _ResultArray(value)
+    yield value_text(value)
+
+
+def _item_text(form: Any) -> str:
+    """Return what the SDK's item of a call holds of a result.
+
+    Raises:
+        TypeError: the SDK would take it for pictures, files or texts of its own.
+    """
+    if ItemHelpers._convert_tool_output_as_structured(form) is not None:  # noqa: SLF001 - as above
+        raise TypeError
+    return str(form)
+
+
+def frame_items(adapter_run: AdapterRun, items: list[Any]) -> list[Any]:
+    """Return the items of a history with the results as the model reads them."""
+    names = {item.get("call_id"): qualified_name(item) for item in items if item.get("type") == "function_call"}
+
+    def frame_item(item: Any) -> Any:
+        if item.get("type") != "function_call_output":
+            return item
+        ident, output = item["call_id"], item["output"]
+        if isinstance(output, list):
+            text = output[0].get("text") if len(output) == 1 else None
+        else:
+            text = frame_result(adapter_run, names.get(ident, ""), ident, output)
+        return item if text is None else {**item, "output": text}
+
+    return [*map(frame_item, items)]
+
+
+def qualified_name(call: Any) -> str:
+    """Return the name of a call's tool as the SDK qualifies it.
+
+    A tool that was loaded late is in a namespace of its own name.
+    """
+    name, space = read_field(call, "name"), read_field(call, "namespace")
+    return f"{space}.{name}" if space and space != name else str(name)
+
+
+def _outcome_of(output: Any) -> Outcome | None:
+    """Return the outcome of a call whose output is the guard's own text; None for a tool's own value."""
+    outcome = output.outcome if isinstance(output, (ResultText, _ResultBlocks)) else None
+    return outcome if isinstance(outcome, Outcome) else None
+
+
 def _output_value(output: Any) -> Any:
-    """Return the value that a tool returned, from what the model reads of the call."""
-    outcome = getattr(output, "outcome", None)
-    if not isinstance(outcome, Outcome) or not outcome.ok:
+    """Return the value that a tool returned, from what the SDK keeps of the call; of a failed call, what was said."""
+    outcome = _outcome_of(output)
+    if outcome is None:
         return output
+    if not outcome.ok:
+        return outcome.text
     if outcome.value is None and (outcome.content or outcome.status == "replayed"):
         return output
     return outcome.value
@@ -218,10 +304,11 @@ def final_output_behavior(behaviour: Any) -> Any:
             return behaviour(context, [replace(one, output=_output_value(one.output)) for one in results])
         stops = None if isinstance(behaviour, str) else behaviour.get("stop_at_tool_names", ())
         chosen = results[:1] if stops is None else [one for one in results if one.tool.name in stops][:1]
-        if not chosen or not getattr(getattr(chosen[0].output, "outcome", None), "ok", True):
+        outcome = _outcome_of(chosen[0].output) if chosen else None
+        if not chosen or (outcome is not None and not outcome.ok):
             return ToolsToFinalOutputResult(is_final_output=False)
-        final, outcome = _output_value(chosen[0].output), getattr(chosen[0].output, "outcome", None)
-        if isinstance(outcome, Outcome) and outcome.status == "replayed":
+        final = _output_value(chosen[0].output)
+        if outcome is not None and outcome.status == "replayed":
             final = text_for_user(current_agent_run().runs.guard.snapshot, outcome)
         return ToolsToFinalOutputResult(is_final_output=True, final_output=final)
 
@@ -276,7 +363,7 @@ def tool_definition(contract: Contract) -> Any:
     return FunctionTool(contract.name, contract.description, schema, _answer_unknown_call, strict_json_schema=False)
 
 
-async def _answer_unknown_call(context: Any, text: str) -> str:
+async def _answer_unknown_call(context: Any, text: str) -> Any:
     """Answer a call that no tool of the agent can take."""
     agent_run = current_agent_run()
     adapter_run, call = agent_run.adapter_run, original_call(context.tool_call_id, UNKNOWN_TOOL_NAME, text)
@@ -287,7 +374,7 @@ async def _answer_unknown_call(context: Any, text: str) -> str:
     invoke = invoke_without_tool(run, call.name)
     outcome = await adapter_run.acall(call, invoke)
     if invoke is None:
-        return outcome.text
+        return _framework_result(agent_run, call.name, outcome)
     known = agent_run.offered.by_name if agent_run.offered is not None else ()
     return f"{outcome.tool} is not among your tools now. There are: {', '.join(known) or 'none'}.\n{outcome.text}"
 

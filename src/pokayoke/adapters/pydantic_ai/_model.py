@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from operator import is_not
 from typing import Any
 
+import pydantic_core
 from pydantic import TypeAdapter
 from pydantic_ai.messages import (
     ModelMessage,
@@ -32,6 +34,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
 from pokayoke.adapters._host.calls import ReplyCall, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
+from pokayoke.adapters._host.frames import frame_result
 from pokayoke.adapters._host.model import ModelSide, chat_messages
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import OfferedTools, is_hidden
@@ -58,15 +61,16 @@ class RunModelSide(ModelSide):
 
     Args:
         adapter_run: the run.
+        on_wire: True to frame the results of the history in each request.
 
     Attributes:
         response: the latest reply with calls.
         is_streaming: True if the latest request streams its reply.
     """
 
-    def __init__(self, adapter_run: AdapterRun) -> None:
+    def __init__(self, adapter_run: AdapterRun, *, on_wire: bool = False) -> None:
         """Begin before the first request."""
-        self.adapter_run = adapter_run
+        self.adapter_run, self._on_wire = adapter_run, on_wire
         self.response: ModelResponse | None = None
         self.is_streaming = False
         self._stream: StreamedResponse | None = None
@@ -79,12 +83,13 @@ class RunModelSide(ModelSide):
 
     def shape_request(self, request: ModelRequestContext) -> ModelRequestContext:
         """Begin a request: hide tools and add the instruction, or take all tools away, if that is due."""
-        history = [part for message in request.messages for part in _as_chat(message)]
+        messages = [*map(self._frame_results, request.messages)] if self._on_wire else request.messages
+        history = [part for message in messages for part in _as_chat(message)]
         shape = self.begin_request(self.adapter_run, history=history)
         parameters = request.model_request_parameters
         offered = self._visible_tools(parameters.function_tools)
         self.is_streaming, self._stream = request.streaming, None
-        changed: dict[str, Any] = {}
+        changed: dict[str, Any] = {"messages": messages} if self._on_wire else {}
         if shape.final:
             settings = dict(request.model_settings or {})
             settings.pop("tool_choice", None)  # it may demand a tool that is gone
@@ -100,8 +105,21 @@ class RunModelSide(ModelSide):
                 changed["model_settings"] = _settings_without_hidden(self.adapter_run.run, wanted)
         if self._silent_replies or shape.instruction is not None:
             told = [ModelRequest(parts=[UserPromptPart(shape.instruction)])] if shape.instruction else []
-            changed["messages"] = [*map(_fill_silent_reply, request.messages), *told]
+            changed["messages"] = [*map(_fill_silent_reply, messages), *told]
         return replace(request, **changed) if changed else request
+
+    def _frame_results(self, message: ModelMessage) -> ModelMessage:
+        """Return a message with its results as the model reads them."""
+        parts = [self._frame_part(part) if isinstance(part, ToolReturnPart) else part for part in message.parts]
+        return replace(message, parts=parts) if any(map(is_not, parts, message.parts)) else message
+
+    def _frame_part(self, part: ToolReturnPart) -> ToolReturnPart:
+        """Return a result as the model reads it. One that is no success is a text of the guard or the framework."""
+        if part.outcome != "success" or part.files:
+            return part
+        content = as_json(part.content)
+        framed = frame_result(self.adapter_run, part.tool_name, part.tool_call_id, content)
+        return part if framed is None else replace(part, content=framed)
 
     def _visible_tools(self, tools: list[ToolDefinition]) -> list[ToolDefinition] | None:
         """Return the tools as the model may see them in this run; None if they stay as they are."""
@@ -380,6 +398,11 @@ def _keep_cut_reason(stream: Any) -> Any:
 
 
 # -- the history --------------------------------------------------------------------------------------
+
+
+def as_json(content: Any) -> Any:
+    """Return the content of a result as a history gives it back that was stored."""
+    return content if isinstance(content, str) else pydantic_core.to_jsonable_python(content)
 
 
 def user_text(prompt: Any) -> str:

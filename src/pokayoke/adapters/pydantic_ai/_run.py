@@ -21,6 +21,7 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import RunContext, ToolDefinition
 
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.pydantic_ai._approvals import may_defer, pass_answer, show_effective_call
 from pokayoke.adapters.pydantic_ai._model import (
@@ -56,11 +57,19 @@ class Guarded(AbstractCapability[Any]):
             model know and go on; None ends it if the agent's output type or another capability allows that.
         who: returns from the run context on whose behalf a run acts: session, tenant and principal, as for
             `Guard.run`.
+        frame: where `<tool_output …>` is around the results of calls that end ok: in the framework's history as well
+            (`history`), or only in the requests (`wire`), so that the history holds what the tools returned.
+
+    Raises:
+        UsageError: `frame` is another word.
     """
 
-    def __init__(self, guard: Guard, *, defer: bool | None = None, who: Who | None = None) -> None:
+    def __init__(
+        self, guard: Guard, *, defer: bool | None = None, who: Who | None = None, frame: Frame = "history"
+    ) -> None:
         """Keep the settings of every run."""
         self._guard, self._defer, self._who = guard, defer, who
+        self._on_wire = require_frame(frame)
 
     def get_ordering(self) -> CapabilityOrdering:
         """Stand outside all others, so that calls are guarded as they have changed them."""
@@ -104,7 +113,7 @@ class _GuardedRun(Guarded):
         name = ident if known or not durable else None
         run = await to_thread(self._guard.run, name, **who) if durable else self._guard.run(name, **who)
         self._adapter_run = AdapterRun(run, through=CONTROL_EXCEPTIONS, taken=known_ids(ctx.messages))
-        self._model = RunModelSide(self._adapter_run)
+        self._model = RunModelSide(self._adapter_run, on_wire=self._on_wire)
         if (prompt := ctx.prompt if ctx.prompt is not None else prompt_at_end(ctx.messages)) is not None:
             run.user(user_text(prompt))
         try:
@@ -196,7 +205,8 @@ class _GuardedRun(Guarded):
             raise
         if invocation.limit is not None:
             raise invocation.limit
-        return invocation.framework_result(outcome, is_known=is_known)
+        result = invocation.own_result(self._adapter_run, outcome) if self._on_wire else outcome.text
+        return invocation.framework_result(outcome, result, is_known=is_known)
 
     async def before_output_validate(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
         """Refuse an answer from a call in a message that was cut: a field that was cut off may have a default."""

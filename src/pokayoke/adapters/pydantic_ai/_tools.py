@@ -30,9 +30,11 @@ from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
 from pokayoke.adapters._host.approvals import PersonAnswer
+from pokayoke.adapters._host.frames import history_form
+from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.pydantic_ai._approvals import person_answer
-from pokayoke.adapters.pydantic_ai._model import user_text
+from pokayoke.adapters.pydantic_ai._model import as_json, user_text
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.core.intake.arguments import read_arguments
@@ -66,8 +68,8 @@ class ToolInvocation(ToolSide):
         limit: the exception that ends the framework's run once the call is recorded: its usage limit is reached.
     """
 
-    __slots__ = ("_again", "_context", "_execute", "_has_schema", "_more", "_reads", "_validate", "_words", "call",
-                 "limit", "part")  # fmt: skip
+    __slots__ = ("_again", "_context", "_execute", "_has_schema", "_more", "_own", "_reads", "_validate", "_words",
+                 "call", "limit", "part")  # fmt: skip
 
     def __init__(self, call: ToolCall, part: ToolCallPart, validate: Handler | None) -> None:
         """Keep the validation until there is an execution."""
@@ -76,7 +78,7 @@ class ToolInvocation(ToolSide):
         self._again: ToolRetryError | None = None
         self.limit: UsageLimitExceeded | None = None
         self._more: ToolReturn[Any] | None = None
-        self._words = ""
+        self._words, self._own = "", None
 
     def bind_execution(self, run: Run, context: RunContext[Any], execute: Handler) -> None:
         """Take the framework's execution; `context` is that of the tool."""
@@ -90,7 +92,7 @@ class ToolInvocation(ToolSide):
 
     async def run_tool(self, arguments: dict[str, Any]) -> Any:
         """Run the tool with the effective arguments."""
-        self._again, self._more, self._words = None, None, ""
+        self._again, self._more, self._words, self._own = None, None, "", None
         validated = await self._validate_arguments(arguments)
         try:
             result = await self._execute(validated)
@@ -109,6 +111,7 @@ class ToolInvocation(ToolSide):
         except (ToolRetryError, UnexpectedModelBehavior) as asked:
             result = self._judge_retry(asked)
         value, self._more, self._words = _split_result(result, has_schema=self._has_schema)
+        self._own = result if self._more is None else self._more.return_value
         return value
 
     async def _validate_arguments(self, arguments: dict[str, Any]) -> Any:
@@ -156,18 +159,24 @@ class ToolInvocation(ToolSide):
         self._again = retry_error(self.part, told)
         return ToolNotStarted("asked for another try", blame="tool")
 
-    def framework_result(self, outcome: Outcome, *, is_known: bool) -> Any:
+    def own_result(self, adapter_run: AdapterRun, outcome: Outcome) -> Any:
+        """Return what the tool returned, or its JSON value; the model's text if neither can stand for it."""
+        forms = () if self._words else (self._own, outcome.value)
+        return history_form(adapter_run, outcome, self.part.tool_name, forms, as_json)
+
+    def framework_result(self, outcome: Outcome, result: Any, *, is_known: bool) -> Any:
         """Return the result that the framework puts into its history, or raise the error that it puts there.
 
         Args:
             outcome: the call's outcome.
+            result: what the history holds of a call that ended ok.
             is_known: False if the framework has no tool for the call.
         """
         if outcome.repairs and isinstance(self.part.args, str) and outcome.ok:
             # The framework would tell the model that its own text was no JSON, so the history gets the object.
             self.part.args, self.part.id = read_arguments(self.part.args).value, None
         if outcome.ok:
-            return _join_result(outcome, self._more, self._words)
+            return _join_result(outcome, result, self._more, self._words)
         if self._again is not None and outcome.status == "failed":
             raise self._again
         # As retried: an answer in the same message was written before the model knew of this, and does not count.
@@ -256,17 +265,17 @@ def _to_block(item: Any) -> dict[str, Any]:
     return {"type": "text", "text": item if isinstance(item, str) else pydantic_core.to_json(item).decode()}
 
 
-def _join_result(outcome: Outcome, more: ToolReturn[Any] | None, words: str) -> Any:
+def _join_result(outcome: Outcome, result: Any, more: ToolReturn[Any] | None, words: str) -> Any:
     """Return what the framework puts into its history for a call that ended well.
 
     All words of a tool go into its result. The framework would put those beside the result into a message of the user.
     """
-    text = outcome.text
+    value = result
     if words:
         kept = words if len(words) <= _MAX_CHARS else build_preview(words, handle=None, tool=outcome.tool)
-        text += "\n" + result_text(kept, tool=outcome.tool, call_id=outcome.call_id, trust="unchecked")
+        value += "\n" + result_text(kept, tool=outcome.tool, call_id=outcome.call_id, trust="unchecked")
     files = [block["file"] for block in outcome.content if isinstance(block, dict) and is_file(block.get("file"))]
-    value = [text, *files] if files else text
+    value = [value, *files] if files else value
     if more is None:
         return value
     beside = [] if isinstance(more.content, str) else [one for one in more.content or () if is_file(one)]

@@ -23,6 +23,9 @@ MAX_REFUSAL = 599
 
 _SAFE_ATTRIBUTE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}", re.ASCII)
 _MAX_ATTRIBUTE = 128
+_PREVIEW_HEAD = re.compile(r'<tool_output [^<>]* preview="true" chars="[0-9]+">', re.ASCII)
+PREVIEW_WORDS = "\nThis is a preview: "
+"""What stands behind the frame of a preview."""
 _WITHHELD_SENTENCE = (
     "Its content is withheld: do not guess it and do not build on it. Try another way, or tell the user."
 )
@@ -71,6 +74,25 @@ def result_text(
 def _frame_parts(tool: str, trust: str) -> tuple[str, str]:
     """Return the parts of the first line before and after the call's id, the same for every call of a tool."""
     return f"<tool_output tool={_quote_attribute(tool)} call=", f" trust={_quote_attribute(trust)}>\n"
+
+
+def is_framed(text: str, *, tool: str, call_id: str) -> bool:
+    """Return whether a text is nothing but complete frames of ours for this very call, or a whole preview.
+
+    A frame whose content could close it, or act otherwise, is none of ours.
+
+    Args:
+        text: a result.
+        tool: the tool's name.
+        call_id: the provider's id of the call.
+    """
+    start = f"{_frame_parts(tool, '')[0]}{_quote_attribute(call_id)} trust="
+    *frames, tail = text.split("\n</tool_output>")
+    for frame in (one.removeprefix("\n") for one in frames):
+        head, _, body = frame.partition("\n")
+        if not (head.startswith(start) or _PREVIEW_HEAD.fullmatch(head)) or neutralise(body) != body:
+            return False
+    return bool(frames) and (not tail or tail.startswith(PREVIEW_WORDS))
 
 
 @lru_cache(512)

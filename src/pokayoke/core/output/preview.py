@@ -13,6 +13,7 @@ import msgspec
 
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import is_array, is_object, kind_with_article
+from pokayoke.core.output.model_text import PREVIEW_WORDS
 from pokayoke.core.text.neutralise import neutralise
 
 _SAMPLE_CHARS = 60  # maximum characters of a string
@@ -81,8 +82,7 @@ def build_preview(
         else "was left out to save space"
     )
     tail = (
-        f"\n</tool_output>\nThis is a preview: the whole answer ({size} characters) {rest}; "
-        f"do not guess what is not shown."
+        f"\n</tool_output>{PREVIEW_WORDS}the whole answer ({size} characters) {rest}; do not guess what is not shown."
     )
     room = max(max_chars - len(head) - len(tail), 0)
     if isinstance(value, str):
