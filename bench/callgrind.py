@@ -8,18 +8,18 @@ import shutil
 import subprocess
 import sys
 
-FROM, TO = 10, 60
+FLUSHES = 4
 
 
 def is_available() -> bool:
     return shutil.which("valgrind") is not None
 
 
-def count_instructions(case: str, calls: int) -> int:
-    """Return all instructions of a process that makes so many calls."""
+def count_instructions(*words: str) -> tuple[int, int]:
+    """Return all instructions of a process of `bench.place`, and the calls that it says it made."""
     counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     done = subprocess.run(
-        [*counter, sys.executable, "-m", "bench.place", case, str(calls)],
+        [*counter, sys.executable, "-m", "bench.place", *words],
         capture_output=True,
         text=True,
         check=True,
@@ -27,9 +27,16 @@ def count_instructions(case: str, calls: int) -> int:
     )
     found = re.search(r"Collected : (\d+)", done.stderr)
     assert found, done.stderr[-500:]
-    return int(found.group(1))
+    return int(found.group(1)), int(done.stdout)
 
 
-def instructions_per_call(case: str, begin: int = FROM, end: int = TO) -> float:
-    """Return the instructions of one call: the difference of two processes, divided."""
-    return (count_instructions(case, end) - count_instructions(case, begin)) / (end - begin)
+def instructions_per_call(case: str, after: int = 20) -> float:
+    """Return the instructions of one call: the difference of two processes, over that of their calls.
+
+    Args:
+        case: a case of `bench.place`.
+        after: calls before those that are counted. Where a trace is written, both processes end right after a flush,
+            so that a call has its share of them.
+    """
+    (least, few), (most, many) = (count_instructions(case, str(after), str(flushes)) for flushes in (0, FLUSHES))
+    return (most - least) / (many - few)

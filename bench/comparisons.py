@@ -51,7 +51,7 @@ def reading(place: Place, effort: Effort) -> Iterator[Goal]:
     ratios = {kind: got[kind] / got[f"{kind}, usual"] for kind in damaged_variants(text)}
     worst = max(ratios, key=lambda kind: ratios[kind])
     note = ", ".join(f"{kind} {format_us(got[kind])} ({ratio:.2f})" for kind, ratio in ratios.items())
-    yield Goal("P8", f"reading damaged 1 KB over the usual repair (worst: {worst})", ratios[worst], 1.0, 0.3, note=note)
+    yield Goal("P8", f"reading damaged 1 KB over the usual repair (worst: {worst})", ratios[worst], 1.0, 0.7, note=note)
     long = damaged_variants(place.source.arguments(100_000))["trailing comma"]
     short = damaged_variants(text)["trailing comma"]
     got = time_side_by_side(
@@ -74,4 +74,4 @@ def peer(place: Place, effort: Effort) -> Iterator[Goal]:
     got = time_side_by_side({"peer": langchain_tool(arguments, output), "ours": ours}, effort)
     note = f"{format_us(got['peer'])} over {format_us(got['ours'])}"
     title = "langchain-core tool.invoke over a guarded call, argument checks only"
-    yield Goal("P13", title, got["peer"] / got["ours"], 4.0, 10.0, most=False, note=note)
+    yield Goal("P13", title, got["peer"] / got["ours"], 4.0, 6.0, most=False, note=note)

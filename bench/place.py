@@ -1,10 +1,12 @@
 """The folder of a measurement, and the process whose instructions are counted.
 
-`python -m bench.place CASE CALLS` makes so many calls and nothing else: it imports no peer.
+`python -m bench.place CASE CALLS FLUSHES` makes so many calls, goes on to the next flush of the trace and so many
+flushes more, and prints how many calls that were. It imports no peer.
 """
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import tempfile
@@ -17,6 +19,7 @@ from bench.measure import Case
 from bench.payloads import INPUT, OUTPUT, PATH, TOOL, Source
 from bench.product import build_guarded
 from pokayoke.runtime.threads.clock import SystemClock
+from pokayoke.runtime.trace.file import TraceFile
 
 
 @dataclass
@@ -56,14 +59,47 @@ class EvenClock(SystemClock):
         self.now = lambda: 1_790_000_000 + next(looks) * 50e-6
 
 
+SIZES = {"": (1_000, 10_000), "small": (200, 1_000), "long": (1_000, 1_500)}
+
+
 def loop_case(case: str, place: Place) -> Case:
-    """Return one of the cases that are counted under callgrind."""
-    arguments, output = place.source.arguments(1_000), place.source.output(10_000)
-    if case == "floor":
+    """Return one of the cases that are counted under callgrind: `floor` or `ours`, with a size of `SIZES`."""
+    kind, _, size = case.partition("-")
+    few, many = SIZES[size]
+    arguments, output = place.source.arguments(few), place.source.output(many)
+    if kind == "floor":
         return floor(arguments, output)
-    if case == "small":
-        return place.product(arguments, place.source.output(1_500), clock=EvenClock())
     return place.product(arguments, output, clock=EvenClock())
+
+
+def count_flushes() -> list[int]:
+    """Count the flushes of every trace from now on, in the list's only item."""
+    count, append = [0], TraceFile.append
+
+    def append_and_count(file: TraceFile, lines: list[bytes]) -> None:
+        append(file, lines)
+        count[0] += 1
+
+    TraceFile.append = append_and_count
+    return count
+
+
+def make_calls(case: str, place: Place, least: int, flushes: int) -> int:
+    """Make at least so many calls, to the next flush and so many flushes more. Returns the calls made."""
+    flushed, one = count_flushes(), loop_case(case, place)
+    gc.disable()  # a pass of the collector costs more than a call, and comes when it comes
+    for _ in range(least):
+        one()
+    made = least
+    if case.startswith("floor"):  # it has no trace
+        for _ in range(flushes * 100):
+            one()
+        return least + flushes * 100
+    until = flushed[0] + 1 + flushes
+    while flushed[0] < until:
+        one()
+        made += 1
+    return made
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
@@ -72,6 +108,4 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 if __name__ == "__main__":
     with temporary_folder() as folder:
-        case = loop_case(sys.argv[1], Place(folder))
-        for _ in range(int(sys.argv[2])):
-            case()
+        print(make_calls(sys.argv[1], Place(folder), int(sys.argv[2]), int(sys.argv[3])))

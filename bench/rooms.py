@@ -71,7 +71,7 @@ def trace_event(place: Place, effort: Effort) -> Iterator[Goal]:
         )
     trace.close()
     note = f"{format_us(got['ours'])} over {format_us(got['plain'])}"
-    yield Goal("P12", "trace event over a dump and a buffered write", got["ours"] / got["plain"], 2.0, 1.3, note=note)
+    yield Goal("P12", "trace event over a dump and a buffered write", got["ours"] / got["plain"], 2.0, 1.6, note=note)
 
 
 def recipe(place: Place, arguments: str, output: str) -> dict[str, Case]:

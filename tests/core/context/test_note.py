@@ -44,8 +44,8 @@ def test_the_note_says_what_was_done():
     assert said[5:] == ['assistant: "done"']
 
 
-def test_decisions_and_numbers_are_quoted_first():
-    """Of a long text whole sentences are kept: the first, those that decide, those with numbers; never half a one."""
+def test_sentences_with_numbers_are_quoted_first():
+    """Of a long text whole sentences are kept: the first, and those with ids or numbers; never half a one."""
     filler = "The weather was fine and the coffee was good. "
     text = "Hello there. " + filler * 20 + "Never ship to C3. " + filler * 20 + "The limit is 250 EUR. " + filler * 20
     said = extract_sentences(text, 90)

@@ -1,14 +1,15 @@
 """Builds the lines of a note: quotes of the user and the model, each call and its result.
 
 In: groups that are left out.
-Out: lines. A long text is quoted in whole sentences, first those with a decision or a number; ids and numbers are
+Out: lines. A long text is quoted in whole sentences, first those with an id or a number; ids and numbers are
 copied unchanged. The result is deterministic.
 Never: rephrase.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -49,11 +50,6 @@ _ID = (
     r"(?:\d{1,3}(?:[.,]\d{3})*,\d+(?![^\W_])|[^\W_][\w.:/@#+-]{0,78}[^\W_]|\d)"
 )
 _SENTENCE = r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+"
-_DECIDES = (
-    r"(?i)\b(?:not|never|no|must|only|always|don't|cannot|can't|won't|instead|cancel\w*|confirm\w*|approv\w*|decid\w*|"
-    r"agreed?|refus\w*|allow\w*|forbid\w*|deadline|nicht|nie|kein\w*|nur|muss|immer|statt|storn\w*|bestätig\w*|genehmig\w*|"
-    r"pas|jamais|seulement|toujours|annul\w*)\b|不|只|必须|取消|确认|同意|拒绝"
-)
 
 
 class NoteLine(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +82,9 @@ def find_ids(text: str, most: int = _MOST_FROM_TEXT) -> tuple[str, ...]:
 
 
 def extract_sentences(text: str, room: int) -> str:
-    """Return the sentences of a text that fit a budget, in order; those with a decision or a number first.
+    """Return the sentences of a text that fit a budget, in order.
+
+    The first one and those with an id or a number have precedence.
 
     Args:
         text: any text.
@@ -96,7 +94,7 @@ def extract_sentences(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     sentences = [part.strip() for part in compile_pattern(_SENTENCE).split(text[:_MOST_SEARCHED]) if part.strip()]
-    order = sorted(range(len(sentences)), key=lambda at: (-_sentence_weight(sentences[at], at), at))
+    order = sorted(range(len(sentences)), key=lambda at: (at > 0 and not find_ids(sentences[at], 1), at))
     kept: set[int] = set()
     left = room
     for at in order:
@@ -112,11 +110,6 @@ def extract_sentences(text: str, room: int) -> str:
         elif not parts or parts[-1] != "…":
             parts.append("…")
     return " ".join(parts)
-
-
-def _sentence_weight(sentence: str, at: int) -> int:
-    """Return the priority of a sentence."""
-    return 2 * bool(compile_pattern(_DECIDES).search(sentence)) + bool(find_ids(sentence, 1)) + (at == 0)
 
 
 def note_lines(group: MessageGroup, *, labelled: bool = False) -> list[NoteLine]:
@@ -260,14 +253,13 @@ def select_lines(lines: list[NoteLine], most: int) -> list[NoteLine]:
     return [line for at, line in enumerate(lines) if at in kept]
 
 
-def ids_not_shown(lines: Iterable[NoteLine], shown: str, before: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids and numbers that occur in no shown line, oldest first.
+def ids_not_shown(ids: Sequence[str], shown: str, most: int) -> tuple[str, ...]:
+    """Return the newest ids and numbers that a text does not show, oldest first.
 
     Args:
-        lines: all lines.
+        ids: all of them, each once, oldest first.
         shown: the shown text.
-        before: ids of an earlier note.
+        most: maximum number.
     """
-    return tuple(
-        one for one in unique_texts((*before, *(one for line in lines for one in line.ids))) if one not in shown
-    )
+    newest = tuple(islice((one for one in reversed(ids) if one not in shown), most))
+    return newest[::-1]

@@ -28,7 +28,15 @@ from pokayoke.core.context.groups import (
     flatten_groups,
     with_result_texts,
 )
-from pokayoke.core.context.note import DONE_PREFIX, ContextNote, fact_lines, merge_notes, quote_json, write_note
+from pokayoke.core.context.note import (
+    DONE_PREFIX,
+    ContextNote,
+    fact_lines,
+    merge_notes,
+    quote_json,
+    unique_texts,
+    write_note,
+)
 from pokayoke.core.context.note_placement import put_note, take_notes
 from pokayoke.core.context.quotes import (
     PRIORITY_PREFIXES,
@@ -110,6 +118,7 @@ class HistoryShortener:
         self.findings: list[Finding] = []
         self._scale, self._fixed = 1.0, 0.0
         self._before: dict[int, MessageGroup] = {}  # groups before their outputs were reduced, by position
+        self._lines: dict[int, tuple[MessageGroup, list[NoteLine]]] = {}  # of groups quoted so far, by identity
 
     @cached_property
     def _facts(self) -> Facts | None:
@@ -376,7 +385,8 @@ class HistoryShortener:
         room, facts_room = budget
         facts = old.facts if self._facts is None else fact_lines(self._facts)
         lines = [NoteLine(line, find_ids(line), first=line.startswith(PRIORITY_PREFIXES)) for line in old.lines]
-        lines += _middle_lines(middle, labelled=self._has_labels)
+        lines += self._middle_lines(middle)
+        all_ids = unique_texts((*old.ids, *(one for line in lines for one in line.ids)))
         told = self._summary_line(middle, old, room, findings)
         lines_told = lines if told is None else [told]
         done = [fact for fact in facts if fact.startswith(DONE_PREFIX)]
@@ -388,12 +398,26 @@ class HistoryShortener:
             shown = select_lines(lines_told, most_lines)
             kept = tuple(fact for fact in facts if fact not in done[:less])
             said = "\n".join((*kept, *(line.text for line in shown)))
-            ids = ids_not_shown(lines, said, old.ids)[-most_ids:] if most_ids else ()
+            ids = ids_not_shown(all_ids, said, most_ids)
             text = write_note(ContextNote(old.left_out + count, kept, ids, tuple(line.text for line in shown)))
             if self._options.estimate(text) <= (room if most_lines or most_ids else facts_room):
                 is_whole = len(shown) == len(lines_told)
                 break
         return text, is_whole
+
+    def _middle_lines(self, middle: list[MessageGroup]) -> list[NoteLine]:
+        """Return the lines for these groups; of the oldest of very many only the words of user and host."""
+        parts: list[list[NoteLine]] = []
+        found = 0
+        for group in reversed(middle):
+            if found < _MANY_LINES or group.speaks or group.role == "system":
+                # Several notes are tried, and nearly all groups of one are in the next: each is quoted once.
+                known = self._lines.get(id(group))
+                if known is None:
+                    known = self._lines[id(group)] = group, note_lines(group, labelled=self._has_labels)
+                parts.append(known[1])
+                found += len(parts[-1])
+        return [line for part in reversed(parts) for line in part]
 
     def _summary_line(
         self, middle: list[MessageGroup], old: ContextNote, room: float, findings: list[Finding]
@@ -414,17 +438,6 @@ class HistoryShortener:
             findings.append(summariser_finding("the summary is longer than the room there is"))
             return None
         return NoteLine(line, (), first=True)
-
-
-def _middle_lines(middle: list[MessageGroup], *, labelled: bool) -> list[NoteLine]:
-    """Return the lines for these groups; of the oldest of very many only the words of user and host."""
-    parts: list[list[NoteLine]] = []
-    found = 0
-    for group in reversed(middle):
-        if found < _MANY_LINES or group.speaks or group.role == "system":
-            parts.append(note_lines(group, labelled=labelled))
-            found += len(parts[-1])
-    return [line for part in reversed(parts) for line in part]
 
 
 def _is_preview(text: str) -> bool:
