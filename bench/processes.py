@@ -17,7 +17,9 @@ FIRST_CALL = """
 import pokayoke
 
 SCHEMA = {"type": "object", "properties": {"key": {"type": "integer"}}}
-count = pokayoke.Contract.from_schema("count", SCHEMA, output_schema=SCHEMA, effect="read", handler=lambda key: {"key": key})
+count = pokayoke.Contract.from_schema(
+    "count", SCHEMA, output_schema=SCHEMA, effect="read", handler=lambda key: {"key": key}
+)
 assert pokayoke.Guard([count]).run().call(pokayoke.ToolCall("c", "count", '{"key": 1}')).status == "ok"
 """
 
