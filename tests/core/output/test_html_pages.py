@@ -1,5 +1,6 @@
 """Web pages in place of data are found; text about pages is none."""
 
+import json
 import time
 
 import pytest
@@ -94,3 +95,31 @@ def test_a_row_of_comments_is_looked_at_once():
     assert code(judge({"user_id": "<!-- x -->" * 15_000 + "<body"})) == "html_instead_of_data"
     assert code(judge({"user_id": "<!--" * 40_000 + "<html"})) is None
     assert time.monotonic() - began < 20
+
+
+WRAPPER = {"ok": True, "profile": PAGE, "note": "upstream returned HTML inside JSON wrapper"}
+
+
+@pytest.mark.parametrize("body", [WRAPPER, {"content": PAGE}, [PAGE], {"data": [{"profile": PAGE}], "code": 200}])
+@pytest.mark.parametrize("form", [lambda body: body, json.dumps, lambda body: json.dumps(body).replace("<", r"\u003C")])
+def test_a_body_that_holds_nothing_but_a_page_is_one(body, form):
+    """Where nothing describes the data, a wrapper that tells no more than success hides no page."""
+    for output in (None, "text") if isinstance(form(body), str) else (None,):
+        assert code(judge(form(body), output)) == "html_instead_of_data"
+
+
+@pytest.mark.parametrize(
+    "body", [{"subject": "Offer", "body": PAGE}, {"html": PAGE}, {"bodyHtml": PAGE, "ok": True}, [PAGE, "text"], {"n": 1}]
+)
+def test_a_page_beside_data_is_data_where_nothing_is_promised(body):
+    """A mail has a page for a body; only a contract can say that a field holds none."""
+    assert judge(body, None).ok
+    assert judge(json.dumps(body), "text").ok
+
+
+def test_a_failure_does_not_quote_a_page():
+    """A report whose words are a page, at any depth, is told as one."""
+    for body in ({"error": PAGE}, {"ok": False, "error": {"body": [PAGE]}, "code": 502}, {"error": {"message": PAGE}}):
+        for output in ({"type": "object"}, None):
+            assert judge(body, output).failure == "an HTML page"
+        assert judge(json.dumps(body), "text").failure == "an HTML page"

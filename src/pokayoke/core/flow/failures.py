@@ -13,6 +13,7 @@ from typing import Literal
 from pokayoke.core.call import Effect, EffectStatus, Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.steps import NotStarted, Raised, Reaction, TimedOut, ToolNotStarted
+from pokayoke.core.output.envelope import failure_text
 from pokayoke.core.text.clip import clip_at_word, end_sentence
 from pokayoke.errors import StoreError, ToolError
 
@@ -108,9 +109,9 @@ def declared_failure_finding(tool: str, said: str, effect: Effect, became: Effec
 
 
 def _error_text(error: BaseException) -> str:
-    """Return the first words of an exception. One whose `str` raises must not end the call."""
+    """Return the first words of an exception, none of a page. One whose `str` raises must not end the call."""
     try:
-        return clip_at_word(str(error), 300)
+        return clip_at_word(failure_text(str(error)), 300)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - the tool's own code

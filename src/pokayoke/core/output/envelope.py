@@ -19,6 +19,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.contract.terms import Envelope
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import equal_json, is_array, is_flag, is_object, properties_of
+from pokayoke.core.output.html_pages import find_page, is_page
 from pokayoke.core.output.invariants import resolve_pointer
 from pokayoke.core.text.clip import clip, clip_at_word
 
@@ -29,7 +30,7 @@ _STATUS_FIELDS = frozenset((*_SUCCESS_FLAGS, *_ERROR_FIELDS, *_FAILURE_FLAGS))
 # The fields of a report, folded: a body with any other field holds data, too.
 _REPORT_FIELDS = frozenset(
     (
-        *("error", "errors", "ok", "success", "status", "code", "message", "detail", "reason"),
+        *("error", "errors", "ok", "success", "status", "code", "message", "detail", "reason", "note"),
         *("iserror", "haserror", "requestid", "xrequestid", "traceid", "correlationid"),
     )
 )
@@ -104,14 +105,32 @@ def reported_failure(value: Any, data: Container[str] = ()) -> str | None:
         value: a JSON value, or text.
         data: names of fields that are data, whatever they say.
     """
-    body = _parse_report(value) if type(value) is str else value
+    body = _parse_body(value, _LONGEST_REPORT) if type(value) is str else value
     if not is_report(body):
         return None
     fields = {_fold_field(name): one for name, one in body.items()}
     if not any(_says_failure(_fold_field(name), one, fields) for name, one in body.items() if name not in data):
         return None
     words = [one for name, one in fields.items() if name not in _SILENT_FIELDS]
-    return failure_text(words[0]) if len(words) == 1 else clip(_dump_json(body), _LONGEST_WORDS)
+    return failure_text(words[0]) if len(words) == 1 else _quote(body, _LONGEST_WORDS)
+
+
+def is_only_page(value: Any) -> bool:
+    """Return whether a body is nothing but a web page: no data is beside it, only what may be in a report.
+
+    Args:
+        value: a JSON value, or text, which may be such a body in JSON.
+    """
+    return _holds_only_page(_parse_body(value) or value if type(value) is str else value)
+
+
+def _holds_only_page(value: Any) -> bool:
+    if is_array(value):
+        return bool(value) and all(map(_holds_only_page, value))
+    if not is_object(value):
+        return isinstance(value, str) and is_page(value)
+    rest = [name for name, one in value.items() if "html" in name.lower() or not _holds_only_page(one)]
+    return len(rest) < len(value) and all(_fold_field(name) in _REPORT_FIELDS for name in rest)
 
 
 def _fold_field(name: str) -> str:
@@ -131,9 +150,9 @@ def _says_failure(name: str, value: Any, said: Mapping[str, Any]) -> bool:
     return any(isinstance(said.get(field), str) and said[field].strip() for field in _MESSAGE_FIELDS)
 
 
-def _parse_report(text: str) -> Any:
-    """Return the JSON object in a short text, or None."""
-    if len(text) > _LONGEST_REPORT or not text.lstrip().startswith("{"):
+def _parse_body(text: str, limit: int | None = None) -> Any:
+    """Return the JSON object or array in a text of at most so many characters, or None."""
+    if (limit is not None and len(text) > limit) or not text.lstrip().startswith(("{", "[")):
         return None
     try:
         return parse(text)[0]
@@ -211,11 +230,17 @@ def _list_names(names: Iterable[str]) -> str:
 
 
 def failure_text(value: Any, *, limit: int = _LONGEST_WORDS) -> str:
-    """Return a tool's own failure text: its text, or a compact dump of its value."""
+    """Return a tool's own failure text: its text, or a compact dump of its value; a page in it is only named."""
     if is_object(value):
         inner = next((value[key] for key in ("message", "detail", "error", "reason") if key in value), None)
         if isinstance(inner, str) and inner:
             value = inner
+    return _quote(value, limit)
+
+
+def _quote(value: Any, limit: int) -> str:
+    if find_page(value) is not None:
+        return "an HTML page"
     return clip(value if isinstance(value, str) else _dump_json(value), limit)
 
 

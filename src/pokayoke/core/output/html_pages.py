@@ -60,12 +60,12 @@ def may_hold_page(data: bytes) -> bool:
 _TAG_START = ord("<")  # an integer: for `bytes in bytes` CPython first raises and drops an exception
 
 
-def find_page(value: Any, schema: Schema) -> str | None:
+def find_page(value: Any, schema: Schema | None = None) -> str | None:
     """Return the JSON pointer of the first whole string that is an HTML page, or None.
 
     Args:
         value: a JSON value.
-        schema: the output schema. A field is allowed to hold a page if its schema says
+        schema: the output schema, if there is one. A field is allowed to hold a page if its schema says
             `contentMediaType: text/html` (JSON Schema, section 8.4), or if it is declared under a
             name that contains the word html.
     """
@@ -73,7 +73,7 @@ def find_page(value: Any, schema: Schema) -> str | None:
     while stack:
         item, path = stack.pop()
         if isinstance(item, str):
-            if is_page(item) and not _is_page_allowed(schema, path):
+            if is_page(item) and (schema is None or not _is_page_allowed(schema, path)):
                 return to_pointer(path)
         elif is_object(item):
             stack.extend((child, (*path, key)) for key, child in reversed(item.items()))

@@ -227,9 +227,7 @@ def _receive_bytes(body: bytes, contract: Contract, limit: int) -> ReceivedOutpu
 def _receive_blocks(blocks: ContentBlocks, contract: Contract, limit: int) -> ReceivedOutput:
     if blocks.failed:
         said = blocks.text or blocks.structured or "the tool gave no reason"
-        return ReceivedOutput(
-            content=blocks.content, failure=failure_text("an HTML page" if is_page(str(said)) else said)
-        )
+        return ReceivedOutput(content=blocks.content, failure=failure_text(said))
     if blocks.structured is not None:
         return _receive_halves(blocks, contract, limit)
     if contract.output is None:

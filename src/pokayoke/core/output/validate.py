@@ -32,12 +32,13 @@ from pokayoke.core.json.serialise import SerialisedValue, dump_plain, serialise
 from pokayoke.core.json.strict import parse
 from pokayoke.core.output.envelope import (
     envelope_fields,
+    is_only_page,
     is_report,
     open_envelope,
     reported_failure,
     undeclared_error,
 )
-from pokayoke.core.output.html_pages import find_page, is_page, may_hold_page
+from pokayoke.core.output.html_pages import find_page, may_hold_page
 from pokayoke.core.output.invariants import check_invariants
 from pokayoke.core.output.receive import MAX_DEPTH, ReceivedOutput, output_finding, receive_output
 from pokayoke.core.output.transport import NO_EFFECT_STATUS
@@ -200,7 +201,7 @@ def _check_output_fully(
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
     if contract.output is None:
-        findings, notes = _check_text_page(value, contract)
+        findings, notes = _check_only_page(value, data, contract)
         unchecked = unchecked or bool(notes)
         findings = findings or _invariant_findings(contract, value, data, arguments)
     elif contract.output_checks == "full":
@@ -273,17 +274,18 @@ def _invariant_findings(contract: Contract, value: Any, data: bytes, arguments: 
     return findings
 
 
-def _check_text_page(value: Any, contract: Contract) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Check a page as text: a maintenance page with status 200 is no answer, the page that was asked for is one.
+def _check_only_page(value: Any, data: bytes, contract: Contract) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Check a page without data: a maintenance page with status 200 is no answer, the page that was asked for is one.
 
     Returns:
         The findings and the notes. A tool that takes a URL gets a note, so that the page counts as unchecked text.
     """
-    if type(value) is not str or not is_page(value):
+    # Some writers of JSON escape each "<", so a JSON text may hold a page without one.
+    if not (may_hold_page(data) or b"u003" in data) or not is_only_page(value):
         return (), ()
     declared = (contract.content_type or "").lower()
     if "html" in declared or "*" in declared:
         return (), ()
-    found = output_finding("html_instead_of_data", "the text is a whole HTML page")
+    found = output_finding("html_instead_of_data", "nothing but a whole HTML page")
     is_fetched = contract.content_type is None and has_url_argument(contract.input)
     return ((), (found,)) if is_fetched else ((found,), ())
