@@ -33,6 +33,8 @@ CLOSING = re.compile(r"\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in \
 PATIENCE = 10.0
 """Seconds between two progress messages."""
 TESTS = ROOT / "tests" / "frameworks"
+SHARED = ("test_every_framework.py", "test_crm_incident.py")
+"""Tests that every framework passes, in its own environment only."""
 RATES = {"agent-framework": 20.0, "autogen": 20.0, "plain": None, "fastmcp": None, "litellm": None}
 """Per cent that a guarded tool turn may cost over one with empty hooks; 5 unless given here; None: no bound."""
 RATE = 5.0
@@ -140,7 +142,7 @@ class Work:
         if self.given.no_tests:
             return
         own = TESTS / report.name.replace("-", "_")
-        tests = [TESTS / "test_every_framework.py", own, own.with_name(f"test_{own.name}.py")]
+        tests = [*(TESTS / name for name in SHARED), own, own.with_name(f"test_{own.name}.py")]
         report.tests = await self._pytest(
             report, "tests", *(str(path.relative_to(ROOT)) for path in tests if path.exists())
         )

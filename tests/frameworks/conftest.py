@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from framework_shop import Shop
 
+from tools.frameworks import SHARED
+
 HERE = Path(__file__).resolve().parent
 FRAMEWORK = os.environ.get("POKAYOKE_HOST", "").replace("-", "_")
 """The framework whose environment this is; empty in every other environment."""
@@ -14,9 +16,11 @@ FRAMEWORK = os.environ.get("POKAYOKE_HOST", "").replace("-", "_")
 collect_ignore = [
     path.name for path in HERE.iterdir() if path.is_dir() and path.name not in {"hosts", "__pycache__", FRAMEWORK}
 ]
-if not FRAMEWORK:
-    collect_ignore.append("test_every_framework.py")
 sys.path.insert(0, str(HERE / FRAMEWORK))  # helpers beside the tests of the framework
+if FRAMEWORK:
+    from conversation import play, possible  # noqa: F401 - fixtures
+else:
+    collect_ignore += SHARED
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
     IMPOSSIBLE: dict[str, str] why this framework makes a scenario impossible (tried by two routes), by its name;
                                `name @wire` or `name @wire/mode` if it does so only there
     UNLIKE: dict[str, str]     why this framework makes a claim of `test_every_framework.py` impossible, by the name of
-                               its test or `name @wire`; may be left out
+                               its test, `name @wire` or the name with its parameters; may be left out
+    DEMANDS_OUTPUT: bool       True if a function that says nothing of its result is refused; may be left out
 
     def play(job: Job) -> str:
         '''Have the conversation and return the text the user gets to read. What it raises is a crash.'''
@@ -23,10 +24,16 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
         '''
 """
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from framework_shop import FIELDS, READS, Shop
+
+import pokayoke
+
+JSON_TYPES = {str: "string", int: "integer"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,9 @@ class Job:
         store: the guard's store; None for memory.
         run_id: the framework's own id of the conversation (thread, session), if it has one.
         tools: names of the tools to offer; None for all.
-        declares: False for the five lines of a guide, and nothing declared.
+        declares: True for what the shop declares of its tools; otherwise the five lines of a guide.
+        reads: then, the tools that are named as reads.
+        fields: then, further fields of contracts, by tool.
         blocking: True to give a framework synchronous functions in an asynchronous mode, too.
     """
 
@@ -59,6 +68,8 @@ class Job:
     run_id: str | None = None
     tools: tuple[str, ...] | None = None
     declares: bool = True
+    reads: tuple[str, ...] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
     blocking: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -73,9 +84,38 @@ class Job:
     def declared(self) -> dict[str, Any]:
         """What a user declares of them: `contracts(tools, **job.declared)`."""
         if not self.declares:
-            return {}
+            return {"reads": self.reads, "fields": self.fields}
         names = {one.__name__ for one in self.functions}
         return {
             "reads": tuple(name for name in READS if name in names),
             "fields": {name: given for name, given in FIELDS.items() if name in names},
         }
+
+    @property
+    def contracts(self) -> list[pokayoke.Contract]:
+        """The contracts of a host without a framework: by hand, or as `pokayoke.tool` reads a function."""
+        declared = self.declared
+        more = [
+            {
+                "effect": "read" if one.__name__ in declared["reads"] else "write",
+                **declared["fields"].get(one.__name__, {}),
+            }
+            for one in self.functions
+        ]
+        if not self.declares:
+            return [pokayoke.tool(**given)(one) for one, given in zip(self.functions, more, strict=True)]
+        return [
+            pokayoke.Contract.from_schema(one.__name__, schema(one), description=one.__doc__, handler=one, **given)
+            for one, given in zip(self.functions, more, strict=True)
+        ]
+
+
+def schema(function: Callable) -> dict[str, Any]:
+    """What a user would write by hand of a function's arguments."""
+    fields = inspect.signature(function).parameters
+    return {
+        "type": "object",
+        "properties": {name: {"type": JSON_TYPES[one.annotation]} for name, one in fields.items()},
+        "required": [name for name, one in fields.items() if one.default is one.empty],
+        "additionalProperties": False,
+    }

@@ -12,47 +12,20 @@ import sys
 import textwrap
 import time
 import warnings
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from framework_shop import PAGE, Shop
+from conversation import HOST, calls, modes
+from framework_shop import Shop
 from job import Job
 from model_server import STREAMS, ModelServer, Turn
-from runner import load
 
 import pokayoke
 
 HERE = Path(__file__).resolve().parent
-HOST = load(os.environ["POKAYOKE_HOST"])
 REFUND = ("call_1", "refund", '{"order_id": "A1", "amount": 5}')
 UNKNOWN_EFFECT = "[It is not known whether refund took effect.]"
-
-
-@pytest.fixture(autouse=True)
-def possible(request):
-    """Skip what this framework makes impossible."""
-    name, params = request.function.__name__, getattr(request.node, "callspec", None)
-    wire = params.params.get("wire") if params else None
-    unlike = getattr(HOST, "UNLIKE", {})
-    if why := unlike.get(name) or unlike.get(f"{name} @{wire}"):
-        pytest.skip(why)
-
-
-@dataclass
-class Conversation:
-    """What became of a conversation: the requests to the model, what the tools did, and the last text."""
-
-    bodies: list
-    happened: list
-    text: str
-
-    @property
-    def offered(self):
-        """The names of the tools in each request."""
-        tools = [body.get("tools") or () for body in self.bodies]
-        return [[(one.get("function") or one)["name"] for one in request] for request in tools]
 
 
 class LosingShop(Shop):
@@ -66,35 +39,11 @@ class LosingShop(Shop):
 
 
 @pytest.fixture
-def play(tmp_path):
-    """Play a conversation with the first wire of the host; `turns` are the model's."""
-
-    def conversation(*turns, shop=Shop, mode=HOST.MODES[0], wire=HOST.WIRES[0], **options):
-        with ModelServer([*turns]) as server, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # frameworks leave clients and loops open
-            tools = shop(tmp_path / "log")
-            text = HOST.play(Job(server.url, tools, wire, mode, **options))
-            gc.collect()
-            assert server.refused == []
-        return Conversation(server.bodies, tools.happened(), text)
-
-    return conversation
-
-
-@pytest.fixture
 def store(tmp_path):
     """A durable ledger."""
     url = f"sqlite:///{tmp_path}/ledger.db"
     pokayoke.open_store(url, create=True).close()
     return url
-
-
-def calls(*wanted):
-    """A turn of the model that calls tools."""
-    return Turn(calls=tuple(wanted))
-
-
-modes = pytest.mark.parametrize("mode", HOST.MODES)
 
 
 # -- adopting it -------------------------------------------------------------------------------------
@@ -210,32 +159,6 @@ def test_an_unknown_effect_is_said_beside_the_last_word(play, mode):
     """The model claims a refund that may not have happened; the user reads that, also at the end of a stream."""
     seen = play(calls(REFUND), Turn("Done."), shop=LosingShop, mode=mode)
     assert seen.text.split() == f"Done. {UNKNOWN_EFFECT}".split()
-
-
-# -- five lines, and nothing declared ------------------------------------------------------------------
-
-
-class CrmShop(Shop):
-    """A shop beside a customer system that is down: it answers each question with a page."""
-
-    def functions(self, names=None):
-        """The tool of the customer system, and the refund."""
-
-        def crm(customer: str) -> dict:
-            """Look a customer up."""
-            self.note("crm", customer=customer)
-            return PAGE
-
-        return [crm, *super().functions(("refund",))]
-
-
-@modes
-def test_a_page_is_never_data_and_no_write_is_built_on_it(play, mode):
-    """The page does not reach the model and the refund does not run, though nobody has declared anything."""
-    asked = calls(("call_0", "crm", '{"customer": "C-1"}'))
-    seen = play(asked, calls(REFUND), Turn("Done."), shop=CrmShop, mode=mode, declares=False)
-    assert [one["tool"] for one in seen.happened] == ["crm"]
-    assert "502 Bad Gateway" not in json.dumps(seen.bodies)
 
 
 # -- what the provider counts ------------------------------------------------------------------------

@@ -109,7 +109,8 @@ def test_a_body_that_holds_nothing_but_a_page_is_one(body, form):
 
 
 @pytest.mark.parametrize(
-    "body", [{"subject": "Offer", "body": PAGE}, {"html": PAGE}, {"bodyHtml": PAGE, "ok": True}, [PAGE, "text"], {"n": 1}]
+    "body",
+    [{"subject": "Offer", "body": PAGE}, {"html": PAGE}, {"bodyHtml": PAGE, "ok": True}, [PAGE, "text"], {"n": 1}],
 )
 def test_a_page_beside_data_is_data_where_nothing_is_promised(body):
     """A mail has a page for a body; only a contract can say that a field holds none."""

@@ -21,7 +21,7 @@ async def test_contracts_come_from_the_servers_own_listing(shop):
     plain = {one.name: one for one in contracts(server)}
     trusted = {one.name: one for one in contracts(server, trust_hints=True)}
     assert plain["get_order"].input_schema["required"] == ["order_id"]
-    assert plain["page"].output_schema == {"type": "string"}
+    assert plain["page"].output_schema == "text"
     assert [plain[name].effect for name in ("get_order", "page")] == ["write", "write"]
     assert [trusted[name].effect for name in ("get_order", "page")] == ["read", "destructive"]
     assert contracts(await server.list_tools(), reads=["page"])[1].effect == "read"

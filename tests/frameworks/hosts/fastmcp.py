@@ -50,6 +50,9 @@ IMPOSSIBLE: dict[str, str] = {
     ),
 }
 UNLIKE = {
+    "test_an_answer_that_breaks_its_type_is_held_back[verify the content type]": (
+        "the server makes structured content of an object before any middleware: over MCP it is no response"
+    ),
     "test_a_key_that_stands_twice_is_seen": "the client parses the text of the model before a server sees it",
     "test_a_stream_that_breaks_off_runs_nothing": "the stream of the model ends at the client",
     "test_a_cut_that_a_stream_has_told_is_not_taken_back": "the stream of the model ends at the client",

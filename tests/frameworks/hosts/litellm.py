@@ -14,7 +14,7 @@ import warnings
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it asks the network for prices otherwise
 
 import litellm
-from job import Job
+from job import Job, schema
 
 import pokayoke
 from pokayoke.adapters.litellm import AsyncCompletionModel, CompletionModel
@@ -25,7 +25,7 @@ MODULES = ("litellm",)
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "anthropic")
 IMPOSSIBLE: dict[str, str] = {}
-JSON_TYPES = {str: "string", int: "integer"}
+DEMANDS_OUTPUT = True
 
 litellm.suppress_debug_info = True
 logging.disable(logging.CRITICAL)
@@ -47,7 +47,7 @@ def play(job: Job) -> str:
     """Have the conversation."""
     if not job.guarded:
         return asyncio.run(_alone(job))
-    guard = pokayoke.Guard(contracts(job), config=job.config, store=job.store)
+    guard = pokayoke.Guard(job.contracts, config=job.config, store=job.store)
     try:
         if job.mode == "sync":
             return guard.loop(CompletionModel(**provider(job)), job.prompt, run_id=job.run_id).text
@@ -66,35 +66,6 @@ def provider(job: Job) -> dict:
     where = {"api_base": job.url} if job.wire == "anthropic" else {"api_base": f"{job.url}/v1"}
     model = "anthropic/m" if job.wire == "anthropic" else "openai/m"
     return {"model": model, "api_key": "k", "num_retries": 0, "timeout": 30, **where}
-
-
-def contracts(job: Job) -> list[pokayoke.Contract]:
-    """The contracts of the tools."""
-    if not job.declares:
-        return [pokayoke.tool(one) for one in job.functions]
-    declared = job.declared
-    return [
-        pokayoke.Contract.from_schema(
-            one.__name__,
-            schema(one),
-            description=one.__doc__,
-            effect="read" if one.__name__ in declared["reads"] else "write",
-            handler=one,
-            **declared["fields"].get(one.__name__, {}),
-        )
-        for one in job.functions
-    ]
-
-
-def schema(function) -> dict:
-    """What a user would write by hand."""
-    fields = inspect.signature(function).parameters
-    return {
-        "type": "object",
-        "properties": {name: {"type": JSON_TYPES[one.annotation]} for name, one in fields.items()},
-        "required": [name for name, one in fields.items() if one.default is one.empty],
-        "additionalProperties": False,
-    }
 
 
 async def _alone(job: Job) -> str:

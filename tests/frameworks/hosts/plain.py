@@ -9,7 +9,7 @@ import json
 
 import anthropic
 import openai
-from job import Job
+from job import Job, schema
 
 import pokayoke
 from pokayoke.adapters.anthropic import AsyncMessagesModel, MessagesModel
@@ -25,12 +25,12 @@ UNLIKE = dict.fromkeys(
 MODES = ("sync", "async", "stream")
 WIRES = ("chat", "responses", "anthropic")
 IMPOSSIBLE: dict[str, str] = {}
+DEMANDS_OUTPUT = True
 MODELS = {
     "chat": (ChatModel, AsyncChatModel),
     "responses": (ResponsesModel, AsyncResponsesModel),
     "anthropic": (MessagesModel, AsyncMessagesModel),
 }
-JSON_TYPES = {str: "string", int: "integer"}
 
 
 def play(job: Job) -> str:
@@ -53,37 +53,8 @@ def _client(job: Job, asynchronous: bool):
 # -- guarded -----------------------------------------------------------------------------------------
 
 
-def _schema(function) -> dict:
-    """What a user would write by hand."""
-    fields = inspect.signature(function).parameters
-    return {
-        "type": "object",
-        "properties": {name: {"type": JSON_TYPES[one.annotation]} for name, one in fields.items()},
-        "required": [name for name, one in fields.items() if one.default is one.empty],
-        "additionalProperties": False,
-    }
-
-
-def contracts(job: Job) -> list[pokayoke.Contract]:
-    """The contracts of the tools."""
-    if not job.declares:
-        return [pokayoke.tool(one) for one in job.functions]
-    declared = job.declared
-    return [
-        pokayoke.Contract.from_schema(
-            one.__name__,
-            _schema(one),
-            description=one.__doc__,
-            effect="read" if one.__name__ in declared["reads"] else "write",
-            handler=one,
-            **declared["fields"].get(one.__name__, {}),
-        )
-        for one in job.functions
-    ]
-
-
 def _guarded(job: Job) -> str:
-    guard = pokayoke.Guard(contracts(job), config=job.config, store=job.store)
+    guard = pokayoke.Guard(job.contracts, config=job.config, store=job.store)
     plain, asynchronous = MODELS[job.wire]
     try:
         if job.mode == "sync":
@@ -149,7 +120,7 @@ async def _adriven(steps) -> str:
 
 def _ask_chat(client, messages, tools, *, stream):
     offered = [
-        {"type": "function", "function": {"name": name, "description": one.__doc__, "parameters": _schema(one)}}
+        {"type": "function", "function": {"name": name, "description": one.__doc__, "parameters": schema(one)}}
         for name, one in tools.items()
     ]
     request = {"model": "m", "messages": messages, "tools": offered}
@@ -160,7 +131,7 @@ def _ask_chat(client, messages, tools, *, stream):
 
 def _ask_responses(client, messages, tools, *, stream):
     offered = [
-        {"type": "function", "name": name, "description": one.__doc__, "parameters": _schema(one), "strict": False}
+        {"type": "function", "name": name, "description": one.__doc__, "parameters": schema(one), "strict": False}
         for name, one in tools.items()
     ]
     request = {"model": "m", "input": messages, "tools": offered}
@@ -170,7 +141,7 @@ def _ask_responses(client, messages, tools, *, stream):
 
 
 def _ask_anthropic(client, messages, tools, *, stream):
-    offered = [{"name": name, "description": one.__doc__, "input_schema": _schema(one)} for name, one in tools.items()]
+    offered = [{"name": name, "description": one.__doc__, "input_schema": schema(one)} for name, one in tools.items()]
     request = {"model": "m", "max_tokens": 1_000, "messages": messages, "tools": offered}
     if stream:
         return _streamed(client.messages.stream(**request), "get_final_message")

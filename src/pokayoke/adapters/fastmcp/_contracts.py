@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 from pokayoke.adapters._host.contracts import ToolDescription, build_contracts
-from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.contract import Contract, OutputSchema
 
 WRAPPED = "x-fastmcp-wrap-result"
 """The keyword of an output schema by which FastMCP says that it puts values into an object."""
@@ -77,12 +77,14 @@ def list_tools(server: Any) -> list[Any]:
     return found
 
 
-def _output_schema(tool: Any) -> dict[str, Any] | None:
-    """Return the schema of a tool's values, without the object that FastMCP puts around them."""
+def _output_schema(tool: Any) -> OutputSchema:
+    """Return what a tool promises, without the object that FastMCP puts around values; any text is "text"."""
     schema = tool.output_schema
     if not schema or not schema.get(WRAPPED):
         return cast("dict[str, Any] | None", schema or None)
     inner = dict(schema["properties"]["result"])
+    if inner == {"type": "string"}:
+        return "text"
     if "$defs" in schema:
         inner["$defs"] = schema["$defs"]
     return inner
