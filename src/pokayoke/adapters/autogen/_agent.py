@@ -14,6 +14,7 @@ from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.tools import Workbench
 
 from pokayoke.adapters._host.contracts import require_contract
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters.autogen._contracts import as_tool
 from pokayoke.adapters.autogen._model import GuardedClient
 from pokayoke.adapters.autogen._run import AgentRun
@@ -22,7 +23,14 @@ from pokayoke.runtime.guard.guard import Guard
 
 
 def guarded(
-    guard: Guard, client: Any, tools: Any, *, run_id: str | None = None, model_context: Any = None, **who: Any
+    guard: Guard,
+    client: Any,
+    tools: Any,
+    *,
+    run_id: str | None = None,
+    model_context: Any = None,
+    frame: Frame = "history",
+    **who: Any,
 ) -> dict[str, Any]:
     """Return the arguments of a guarded `AssistantAgent`: client, context, workbench and summary formatter.
 
@@ -36,12 +44,14 @@ def guarded(
         run_id: id of the conversation, under which writes are remembered. Without one, neither a restart nor an agent
             that was reset, or has loaded a state, finds them.
         model_context: where the agent keeps its messages; None keeps all of them, as AutoGen does.
+        frame: where `<tool_output …>` is around the results of calls that end ok: in the context and the events of the
+            agent as well (`history`), or only in the requests (`wire`), so that they hold what the tools returned.
         who: session, tenant and principal, as for `Guard.run`.
 
     Raises:
-        UsageError: a tool has no contract.
+        UsageError: a tool has no contract, or `frame` is another word.
     """
-    agent_run = AgentRun(guard, run_id, who)
+    agent_run = AgentRun(guard, run_id, who, on_wire=require_frame(frame))
     given = [tools] if isinstance(tools, Workbench) else list(tools)
     benches = [one for one in given if isinstance(one, Workbench)]
     own = [as_tool(one) for one in given if not isinstance(one, Workbench)]

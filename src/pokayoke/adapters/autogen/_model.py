@@ -29,6 +29,7 @@ from pokayoke.adapters._host.finish_reasons import (
     captured_stream,
     cut_or_last,
 )
+from pokayoke.adapters._host.frames import frame_result
 from pokayoke.adapters._host.model import ModelSide, chat_messages, texts_since_reply
 from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
@@ -130,6 +131,8 @@ class _ModelRequest(ModelSide):
         agent_run.has_unknown_calls = False
         said = map(_role_and_text, reversed(messages))
         known_ids = () if agent_run.is_open else _known_ids(messages)
+        if agent_run.on_wire:
+            messages = [self._frame_results(one, agent_run) for one in messages]
         history = [part for message in messages for part in _as_chat(message)]
         shape = self.begin_request(
             agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=known_ids, history=history
@@ -148,6 +151,18 @@ class _ModelRequest(ModelSide):
         if choice != "none":
             choice = (offered and allowed_tool_choice(run, choice)) or "auto"
         self.options = {**options, "tools": offered, "tool_choice": choice}
+
+    @staticmethod
+    def _frame_results(message: Any, agent_run: AgentRun) -> Any:
+        """Return a message with its results as the model reads them. An error is a text of the guard."""
+        if type(message) is not FunctionExecutionResultMessage:
+            return message
+
+        def frame_one(one: Any) -> Any:
+            framed = None if one.is_error else frame_result(agent_run.adapter_run, one.name, one.call_id, one.content)
+            return one if framed is None else one.model_copy(update={"content": framed})
+
+        return message.model_copy(update={"content": [*map(frame_one, message.content)]})
 
     @property
     def is_final(self) -> bool:

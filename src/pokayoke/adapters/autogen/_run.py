@@ -23,15 +23,16 @@ class AgentRun:
         guard: the guard.
         run_id: the user's id of the conversation, if there is one.
         who: session, tenant and principal, as for `Guard.run`.
+        on_wire: True if the agent's context holds the tools' own results, which each request frames.
 
     Attributes:
         tools: names of the tools that the agent has now.
         has_unknown_calls: True while the latest reply calls a tool that the agent does not have.
     """
 
-    def __init__(self, guard: Guard, run_id: str | None, who: dict[str, Any]) -> None:
+    def __init__(self, guard: Guard, run_id: str | None, who: dict[str, Any], *, on_wire: bool = False) -> None:
         """Open nothing yet."""
-        self.guard = guard
+        self.guard, self.on_wire = guard, on_wire
         self.tools: list[str] = []
         self.has_unknown_calls = False
         self._run_id, self._who = run_id, who

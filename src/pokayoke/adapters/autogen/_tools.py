@@ -22,9 +22,10 @@ from pydantic import ValidationError
 
 from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME
 from pokayoke.adapters._host.contracts import require_contract
+from pokayoke.adapters._host.frames import history_form, value_text
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.autogen._run import AgentRun
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.call import ToolCall
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.errors import UsageError
 
@@ -88,7 +89,7 @@ class GuardedWorkbench(StaticStreamWorkbench):
         """Take one call."""
         token = cancellation_token or CancellationToken()
         call = self._agent_run.original_call(call_id, name, dict(arguments or {}))
-        return _framework_result(name, await self._take_call(call, name, token, None))
+        return await self._take_call(call, name, token, None)
 
     async def call_tool_stream(
         self,
@@ -109,17 +110,22 @@ class GuardedWorkbench(StaticStreamWorkbench):
         try:
             while (event := await events.get()) is not _END:
                 yield event
-            yield _framework_result(name, await task)
+            yield await task
         finally:
             task.cancel()
 
-    async def _take_call(self, call: ToolCall, name: str, token: Any, events: Any) -> Outcome:
+    async def _take_call(self, call: ToolCall, name: str, token: Any, events: Any) -> Any:
         agent_run = self._agent_run
         side = _ToolInvocation(self._own.get(name), self._at.get(name), (name, call.id), token, events)
         # A cancelled token ends the tool, and the run at its next request. AutoGen would wait endlessly for a call
         # that does not answer at all.
         outcome = await side.take_call(agent_run.adapter_run, call, has_tool=name in agent_run.tools)
-        return agent_run.keep_outcome(outcome)
+        agent_run.keep_outcome(outcome)
+        text = outcome.text
+        if agent_run.on_wire:
+            forms = (side.own, value_text(outcome.value))
+            text = history_form(agent_run.adapter_run, outcome, name, forms, str)
+        return ToolResult(name=name, result=[TextResultContent(content=text)], is_error=not outcome.ok)
 
     # -- the workbenches behind it ---------------------------------------------------------------------
 
@@ -158,10 +164,14 @@ class GuardedWorkbench(StaticStreamWorkbench):
 
 
 class _ToolInvocation(ToolSide):
-    """One call of a tool, or of a workbench."""
+    """One call of a tool, or of a workbench.
+
+    Attributes:
+        own: the text that AutoGen alone would have made of the result.
+    """
 
     def __init__(self, tool: Any, bench: Any, call: tuple[str, str], token: Any, events: Any) -> None:
-        self._tool, self._bench = tool, bench
+        self._tool, self._bench, self.own = tool, bench, ""
         (self._name, self._call_id), self._token, self._events = call, token, events
 
     async def run_tool(self, arguments: dict[str, Any]) -> Any:
@@ -171,8 +181,11 @@ class _ToolInvocation(ToolSide):
             if self._events is None:
                 work = asyncio.ensure_future(self._tool.run_json(arguments, self._token, call_id=self._call_id))
                 self._token.link_future(work)
-                return _value_or_text(self._tool, await work)
-            return _value_or_text(self._tool, await self._run_streamed(arguments))
+                value = await work
+            else:
+                value = await self._run_streamed(arguments)
+            self.own = self._tool.return_value_as_string(value)
+            return _value_or_text(self._tool, value)
         except ValidationError as refusal:
             if _can_take_arguments(self._tool, arguments):
                 raise
@@ -190,6 +203,7 @@ class _ToolInvocation(ToolSide):
         result = await self._bench.call_tool(self._name, arguments, self._token, self._call_id)
         if result.is_error and isinstance(self._bench, StaticWorkbench):
             raise RuntimeError("the tool raised")  # its text is the exception's, which is not for the model
+        self.own = result.to_text()
         content = [
             {"type": "text", "text": part.content}
             if isinstance(part, TextResultContent)
@@ -216,7 +230,3 @@ def _can_take_arguments(tool: Any, arguments: dict[str, Any]) -> bool:
 
 def _tool_schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "description": description, "parameters": dict(parameters), "strict": False}
-
-
-def _framework_result(name: str, outcome: Outcome) -> Any:
-    return ToolResult(name=name, result=[TextResultContent(content=outcome.text)], is_error=not outcome.ok)
