@@ -20,16 +20,19 @@ from agent_framework import (
     ResponseStream,
 )
 
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters.agent_framework._approvals import approval_request, deny_question, waiting_requests
-from pokayoke.adapters.agent_framework._model import ModelRequest
+from pokayoke.adapters.agent_framework._model import ModelRequest, frame_messages
 from pokayoke.adapters.agent_framework._run import AgentRuns, Who
-from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, framework_result
+from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, framework_result, own_result
 from pokayoke.runtime.guard.guard import Guard
 
 CallNext = Callable[[], Awaitable[None]]
 
 
-def middleware(guard: Guard, *, who: Who | None = None, approver: str = "agent_framework") -> list[Any]:
+def middleware(
+    guard: Guard, *, who: Who | None = None, approver: str = "agent_framework", frame: Frame = "history"
+) -> list[Any]:
     """Return what to install: `Agent(..., middleware=middleware(guard))`, before other middleware.
 
     Middleware in front of it may change arguments, and the guard judges those. Changes behind it are not judged.
@@ -39,8 +42,13 @@ def middleware(guard: Guard, *, who: Who | None = None, approver: str = "agent_f
         who: called with the agent's session (None if there is none); returns `tenant` and `principal` as for
             `Guard.run_for_session`.
         approver: the name under which an approval response of the framework answers a question of the guard.
+        frame: where `<tool_output …>` is around the results of calls that end ok: in the framework's messages as well
+            (`history`), or only in the requests (`wire`), so that the messages hold what the tools returned.
+
+    Raises:
+        UsageError: `frame` is another word; with `wire`, also a request whose history the service keeps.
     """
-    runs = AgentRuns(guard, who, approver)
+    runs = AgentRuns(guard, who, approver, on_wire=require_frame(frame))
     return [_ModelMiddleware(runs), _ToolMiddleware(runs)]
 
 
@@ -59,6 +67,8 @@ class _ModelMiddleware(ChatMiddleware):
         if not agent_run.user_texts and (asked := waiting_requests(agent_run.adapter_run, context.messages)):
             context.result = _answer_now(asked, stream=context.stream)
             return
+        if self._runs.on_wire:
+            context.messages = frame_messages(agent_run.adapter_run, context.options or {}, context.messages)
         request = ModelRequest(self._runs, agent_run, context.options or {}, context.messages)
         context.options = request.options
         await call_next()
@@ -90,7 +100,12 @@ class _ToolMiddleware(FunctionMiddleware):
         side = ToolInvocation(context, call_next, adapter_run, call, self._runs.approver)
         # The framework's classes are abstract, which makes isinstance slow.
         outcome = await side.take_call(adapter_run, call, has_tool=type(context.function) is not Placeholder)
-        context.result = framework_result(outcome, side.media) if side.instead is None else side.instead
+        if side.instead is not None:
+            context.result = side.instead
+        elif self._runs.on_wire:
+            context.result = own_result(adapter_run, outcome, context.function.name, side)
+        else:
+            context.result = framework_result(outcome, side.media)
         if outcome.status == "pending" and outcome.approval is not None and context.session is not None:
             context.result = approval_request(context, adapter_run, call, outcome.approval)
         if side.raised is not None:

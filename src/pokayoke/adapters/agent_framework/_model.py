@@ -16,7 +16,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionT
 from pokayoke.adapters._host.calls import ReplyCall, effective_call, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide, chat_messages
-from pokayoke.adapters._host.run import PendingCall
+from pokayoke.adapters._host.run import AdapterRun, PendingCall
 from pokayoke.adapters._host.visibility import OfferedTools, allowed_tool_choice, paging_tool
 from pokayoke.adapters.agent_framework._run import (
     AgentRun,
@@ -25,9 +25,10 @@ from pokayoke.adapters.agent_framework._run import (
     is_local_call,
     readable_arguments,
 )
-from pokayoke.adapters.agent_framework._tools import Placeholder
+from pokayoke.adapters.agent_framework._tools import Placeholder, frame_content
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.names import history_name
+from pokayoke.errors import UsageError
 from pokayoke.runtime.run.run import Run
 
 # Modules of providers whose streams always say why they ended.
@@ -65,8 +66,7 @@ class ModelRequest(ModelSide):
         """
         self._runs, self._agent_run = runs, agent_run
         texts, agent_run.user_texts = agent_run.user_texts, []
-        is_kept = options.get("conversation_id") is not None or bool(options.get("store"))
-        history = None if is_kept else [part for message in messages for part in _as_chat(message)]
+        history = None if _is_kept(options) else [part for message in messages for part in _as_chat(message)]
         shape = self.begin_request(agent_run.adapter_run, user_texts=texts, history=history)
         # The framework itself takes the tools away at the end of its own budgets.
         self._tools_off = options.get("tool_choice") == "none"
@@ -185,6 +185,37 @@ class ModelRequest(ModelSide):
                 )
 
         return ResponseStream(stream_updates(), finalizer=lambda _: response)
+
+
+def _is_kept(options: Mapping[str, Any]) -> bool:
+    """Return whether the service keeps the messages of a request."""
+    return options.get("conversation_id") is not None or bool(options.get("store"))
+
+
+def frame_messages(adapter_run: AdapterRun, options: Mapping[str, Any], messages: Iterable[Any]) -> list[Any]:
+    """Return the messages of a request with the results as the model reads them.
+
+    Raises:
+        UsageError: the service keeps the messages, and the request does not say whose results it brings.
+    """
+    if _is_kept(options):
+        raise UsageError(
+            'frame="wire" frames the results of the history in each request, and a service that keeps the messages is '
+            'sent no history: leave out conversation_id and store, or take frame="history"'
+        )
+    known = list(messages)
+    calls = [one for message in known for one in message.contents if one.type == "function_call"]
+    names = {one.call_id: one.name for one in calls}
+
+    def frame_message(message: Any) -> Any:
+        contents = [frame_content(adapter_run, names.get(one.call_id, ""), one) for one in message.contents]
+        if contents == message.contents:
+            return message
+        framed = copy.copy(message)
+        framed.contents = contents
+        return framed
+
+    return [*map(frame_message, known)]
 
 
 def _unstated_reason(response: ChatResponse) -> str | None:

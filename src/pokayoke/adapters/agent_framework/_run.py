@@ -63,11 +63,12 @@ class AgentRuns:
         guard: the guard.
         who: as for `middleware`.
         approver: as for `middleware`.
+        on_wire: True if the framework's messages hold the tools' own results, which each request frames.
     """
 
-    def __init__(self, guard: Guard, who: Who | None, approver: str) -> None:
+    def __init__(self, guard: Guard, who: Who | None, approver: str, *, on_wire: bool) -> None:
         """Begin with none."""
-        self.guard, self.approver = guard, approver
+        self.guard, self.approver, self.on_wire = guard, approver, on_wire
         self._who = who
         self._runs = AdapterRuns(guard)
         self._agent_runs: BoundedCache[int, AgentRun] = BoundedCache(_MAX_OPEN)

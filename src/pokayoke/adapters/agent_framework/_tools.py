@@ -6,6 +6,7 @@ guard, and a function result for the model. Never: an answer of middleware taken
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from inspect import isawaitable
@@ -25,6 +26,7 @@ from agent_framework import (
 
 from pokayoke.adapters._host.approvals import PersonAnswer
 from pokayoke.adapters._host.control_flow import Invoke
+from pokayoke.adapters._host.frames import frame_result, history_form, value_text
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.agent_framework._approvals import approved_by_person
@@ -73,6 +75,7 @@ class ToolInvocation(ToolSide):
         instead: what the framework gets in place of a result, unchanged: the answer of middleware behind the guard
             to a call that would have changed something, or its question to the framework's user.
         raised: the exception by which the framework steers itself, to be raised once the call is settled.
+        own: the text that the framework alone would have made of the result.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class ToolInvocation(ToolSide):
         self.media: list[Any] = []
         self.instead: Any = None
         self.raised: Exception | None = None
+        self.own = ""
         self._context, self._call_next, self._approver = context, call_next, approver
         self._adapter_run, self._call = adapter_run, call
         self._returned: Any = None
@@ -162,6 +166,7 @@ class ToolInvocation(ToolSide):
 
     def _split_result(self) -> Any:
         result = self._context.result
+        self.own = _text_of(result)
         if self._ended and result is self._parsed:
             result = self._returned
         if isinstance(result, Content):
@@ -235,3 +240,47 @@ def framework_result(outcome: Outcome, media: Iterable[Any] = ()) -> str | list[
         return outcome.text
     shown = list(media) or [Content.from_dict(block["data"]) for block in outcome.content if "data" in block]
     return [Content.from_text(outcome.text), *shown]
+
+
+# -- results that the requests frame ---------------------------------------------------------------------
+
+_GUARD_TEXT = "pokayoke_text"
+"""The property of a text in a result that the guard wrote: the framework's result has no other place for whose it is."""
+
+
+def own_result(adapter_run: AdapterRun, outcome: Outcome, name: str, invocation: ToolInvocation) -> Any:
+    """Return what a function result holds if requests frame it: the tool's own text, or a marked one of the guard.
+
+    Args:
+        adapter_run: the run.
+        outcome: what became of the call.
+        name: the tool's name in the messages.
+        invocation: the invocation of the tool.
+    """
+    if outcome.content:
+        return framework_result(outcome, invocation.media)
+    forms = (invocation.own, value_text(outcome.value))
+    text = history_form(adapter_run, outcome, name, forms, str)
+    return [Content.from_text(text, additional_properties={_GUARD_TEXT: True})] if text is outcome.text else text
+
+
+def frame_content(adapter_run: AdapterRun, name: str, content: Any) -> Any:
+    """Return a content of a request; a result of text is as the model reads it."""
+    items = content.items if content.type == "function_result" and content.exception is None else None
+    if not items or len(items) != 1 or items[0].type != "text":
+        return content
+    if _GUARD_TEXT in items[0].additional_properties:
+        text: str | None = items[0].text
+    else:
+        text = frame_result(adapter_run, name, content.call_id, content.result)
+    if text is None:
+        return content
+    framed = copy.copy(content)
+    framed.result, framed.items = text, [Content.from_text(text)]
+    return framed
+
+
+def _text_of(result: Any) -> str:
+    """Return the text that the framework keeps of a result without pictures and files."""
+    items = result if isinstance(result, list) else [result]
+    return "\n".join(one.text or "" if isinstance(one, Content) else str(one) for one in items)
