@@ -62,7 +62,11 @@ CALLS = {
     "unknown": ("no_such_tool", {}),
     "preview": ("say", {"text": "word " * 9_000}),
 }
-VALUES = {"object": {"order": "A1", "cents": 1250}, "model": {"order": "A1", "cents": 1250}, "write": {"refunded": "A1"}}
+VALUES = {
+    "object": {"order": "A1", "cents": 1250},
+    "model": {"order": "A1", "cents": 1250},
+    "write": {"refunded": "A1"},
+}
 
 
 def agent_of(frame, *replies, tools=TOOLS):

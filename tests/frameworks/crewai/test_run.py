@@ -12,6 +12,7 @@ from crewai_script import REFUND, Scripted, crew_of, guard_of
 
 import pokayoke
 from pokayoke.adapters.crewai import contracts, guarded
+from pokayoke.errors import UsageError
 
 
 class Rebuilt(Scripted):
@@ -214,3 +215,9 @@ def test_feedback_of_a_person_begins_a_turn(tools, done, monkeypatch):
     assert model.seen[2]["tools"] == []
     assert model.seen[3]["tools"] == ["get_order", "refund"]
     assert done == [("refund", "A1", 5)]
+
+
+def test_the_frame_is_always_in_the_texts_of_crewai():
+    """The option of other adapters is an error that says why."""
+    with pytest.raises(UsageError, match="writes results into texts"):
+        guarded(pokayoke.Guard([]), Scripted(), [], frame="wire")

@@ -16,6 +16,7 @@ from guarded_servers import REFUND, guarded, host
 
 import pokayoke
 from pokayoke.adapters.fastmcp import contracts, guard_server
+from pokayoke.errors import UsageError
 
 
 @pytest.mark.parametrize(("stateless", "mode", "times"), [(False, "legacy", 1), (True, "auto", 2), (True, "legacy", 2)])
@@ -226,3 +227,9 @@ async def test_an_equal_call_after_another_effect_is_not_run_again():
             answer = await client.call_tool_mcp("switch", {"to": to})
     assert effects == ["on", "off"]
     assert "Not run again" in answer.content[0].text
+
+
+def test_a_server_cannot_frame_what_the_client_sends_to_its_model():
+    """The option of other adapters is an error that says where the plain value is."""
+    with pytest.raises(UsageError, match="structuredContent"):
+        guard_server(FastMCP("shop"), pokayoke.Guard([]), frame="wire")

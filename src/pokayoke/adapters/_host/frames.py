@@ -28,14 +28,20 @@ Frame = Literal["history", "wire"]
 _CACHE: Final = "frames"
 
 
-def require_frame(frame: str) -> bool:
+def require_frame(frame: str, impossible: str = "") -> bool:
     """Return whether the frame is on the wire only.
 
+    Args:
+        frame: what the user has given.
+        impossible: why a framework has no request whose results the guard could frame, if it has none.
+
     Raises:
-        UsageError: there is no such place.
+        UsageError: there is no such place, or none in this framework.
     """
     if frame not in get_args(Frame):
         raise UsageError(f"frame={frame!r} is no place of the frame: give one of {', '.join(get_args(Frame))}")
+    if frame == "wire" and impossible:
+        raise UsageError(f'frame="wire" is impossible here: {impossible}; leave it out')
     return frame == "wire"
 
 

@@ -245,7 +245,7 @@ def framework_result(outcome: Outcome, media: Iterable[Any] = ()) -> str | list[
 # -- results that the requests frame ---------------------------------------------------------------------
 
 _GUARD_TEXT = "pokayoke_text"
-"""The property of a text in a result that the guard wrote: the framework's result has no other place for whose it is."""
+"""The property of a text that the guard wrote: the result around it has no other place to say so."""
 
 
 def own_result(adapter_run: AdapterRun, outcome: Outcome, name: str, invocation: ToolInvocation) -> Any:

@@ -32,6 +32,7 @@ from pokayoke.adapters._host.calls import (
     is_encoded_call,
     parse_object,
 )
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import PendingCall
 from pokayoke.adapters._host.visibility import OfferedTools
@@ -51,6 +52,9 @@ from pokayoke.runtime.threads.forks import process_token
 
 _counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
+_NO_RESULTS = "CrewAI writes results into texts for models without tool calls, where none can be told apart"
+    "for a model without tool calls of its own, CrewAI writes results into texts, where none can be told apart"
+)
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 
 
@@ -62,6 +66,7 @@ def guarded(
     run_id: str | Callable[[], str] | None = None,
     who: Who | None = None,
     unguarded: Collection[str] = (),
+    frame: Frame = "history",
 ) -> tuple[Any, list[Any]]:
     """Return a language model and tools for agents: `Agent(llm=llm, tools=tools)`.
 
@@ -75,10 +80,12 @@ def guarded(
         who: called with task and agent (None if there is none); returns `tenant` and `principal` as for `Guard.run`.
         unguarded: names of tools that CrewAI may run as they are. Any other tool of an agent or a task that is not
             one of `guarded` is a `UsageError` when the model is first asked; those of CrewAI's own pass.
+        frame: only `history`, for the reason that the error says.
 
     Raises:
-        UsageError: it is no model of CrewAI.
+        UsageError: it is no model of CrewAI, or `frame` is another word.
     """
+    require_frame(frame, _NO_RESULTS)
     if not isinstance(llm, BaseLLM):
         raise UsageError(f"{type(llm).__name__} is no BaseLLM of CrewAI: hand over LLM(model=...) and not its name")
     runs = AgentRuns(guard, run_id, who, unguarded)

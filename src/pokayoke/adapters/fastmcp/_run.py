@@ -18,6 +18,7 @@ from fastmcp.server.middleware import Middleware
 from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import ToolAnnotations
 
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.fastmcp._contracts import list_tools
 from pokayoke.adapters.fastmcp._tools import DirectAnswer, ToolInvocation
@@ -32,6 +33,7 @@ from pokayoke.runtime.run.run import Run
 KEY_FIELD = "idempotencyKey"
 """The member of a call's `_meta` by which a client says that a retry is the same call."""
 _ASIDE = "put_aside"
+_NO_REQUEST = "a server never sees the request to the model; programs read the value in structuredContent"
 _CHANGED = (
     "{} was not run: its server lists other arguments by now than its contract has. An operator has to make a new "
     "contract. Try another way, or tell the user."
@@ -50,12 +52,23 @@ class GuardMiddleware(Middleware):
         unguarded: names of tools that FastMCP may run without a contract. Others without one are neither listed
             nor run.
         paging: True to offer the tool by which a model pages through an output that is too long to show.
+        frame: only `history`, for the reason that the error says.
+
+    Raises:
+        UsageError: `frame` is another word.
     """
 
     def __init__(
-        self, guard: Guard, *, run_id: RunId | None = None, unguarded: Collection[str] = (), paging: bool = True
+        self,
+        guard: Guard,
+        *,
+        run_id: RunId | None = None,
+        unguarded: Collection[str] = (),
+        paging: bool = True,
+        frame: Frame = "history",
     ) -> None:
         """Begin without runs."""
+        require_frame(frame, _NO_REQUEST)
         self.guard, self._run_id, self._unguarded = guard, run_id, frozenset(unguarded)
         self._runs = AdapterRuns(guard, through=(DirectAnswer,))
         self._process = f"process/{uuid.uuid4()}"

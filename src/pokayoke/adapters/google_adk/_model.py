@@ -11,7 +11,7 @@ import copy
 import sys
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from pokayoke.adapters._host.calls import ReplyCall, decode_call, effective_call
 from pokayoke.adapters._host.model import ModelSide, chat_messages
 from pokayoke.adapters._host.run import AdapterRun, PendingCall, RequestShape
 from pokayoke.adapters._host.visibility import is_hidden, paging_tool
+from pokayoke.adapters.google_adk._tools import ON_WIRE, frame_response
 from pokayoke.core.call import ToolCall
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
@@ -67,7 +68,11 @@ class AgentModelSide(ModelSide):
 
     def shape_request(self, adapter_run: AdapterRun, context: Any, request: Any) -> Any:
         """Begin a request: change it in place, or return the reply that stands for it because the run was stopped."""
-        shape = self.begin_request(adapter_run, history=_history_of(request.contents, context.session.events))
+        ids = _call_ids(request.contents, context.session.events)
+        if adapter_run.notes.get(ON_WIRE):
+            for part in (part for content in request.contents for part in content.parts or []):
+                frame_response(adapter_run, part, ids.get(id(part), ""))
+        shape = self.begin_request(adapter_run, history=_history_of(request.contents, ids))
         if shape.final and adapter_run.run.mode == "stopped":
             text = types.Part(text=adapter_run.final_text(None))
             return LlmResponse(content=types.Content(role="model", parts=[text]))
@@ -313,25 +318,34 @@ def _answering_models(model: Any) -> Iterator[tuple[Any, type]]:
         yield model, LLMRegistry.resolve(model) if isinstance(model, str) else type(model)
 
 
-def _history_of(contents: Iterable[Any], events: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the contents of a request in the shape of a chat, with the ids of calls that ADK leaves out of them."""
+def _call_ids(contents: Iterable[Any], events: Iterable[Any]) -> dict[int, str]:
+    """Return the call id of each call and each answer of a request, by `id()` of its part: ADK leaves some out."""
     ids: defaultdict[tuple[str, str], deque[str]] = defaultdict(deque)
     for event in events:
         for call in event.get_function_calls():
             ids[call.name, repr(call.args)].append(call.id)
     open_calls: defaultdict[str, deque[str]] = defaultdict(deque)
+    found: dict[int, str] = {}
+    for part in (part for content in contents for part in content.parts or []):
+        if (call := part.function_call) is not None:
+            known = ids[call.name, repr(call.args)]
+            found[id(part)] = ident = known.popleft() if known else call.id or ""
+            open_calls[call.name].append(ident)
+        elif (answer := part.function_response) is not None:
+            waiting = open_calls[answer.name]
+            found[id(part)] = waiting.popleft() if waiting else answer.id or ""
+    return found
+
+
+def _history_of(contents: Iterable[Any], ids: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+    """Yield the contents of a request in the shape of a chat; `ids` are from `_call_ids`."""
     for content in contents:
         calls: list[tuple[Any, str, Any]] = []
         results: list[tuple[Any, Any]] = []
         for part in content.parts or []:
             if (call := part.function_call) is not None:
-                known = ids[call.name, repr(call.args)]
-                ident = known.popleft() if known else call.id or ""
-                calls.append((ident, call.name, call.args))
-                open_calls[call.name].append(ident)
+                calls.append((ids[id(part)], call.name, call.args))
             elif (answer := part.function_response) is not None:
-                waiting = open_calls[answer.name]
-                ident = waiting.popleft() if waiting else answer.id or ""
-                results.append((ident, next(iter((answer.response or {}).values()), "")))
+                results.append((ids[id(part)], next(iter((answer.response or {}).values()), "")))
         text = "\n".join(part.text for part in content.parts or [] if part.text and not part.thought)
         yield from chat_messages("user" if content.role == "user" else "assistant", text, calls, results)

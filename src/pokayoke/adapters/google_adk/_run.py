@@ -17,10 +17,12 @@ from google.adk.tools.base_tool import BaseTool
 
 from pokayoke.adapters._host.calls import decode_call, is_encoded_call
 from pokayoke.adapters._host.control_flow import invoke_without_tool
+from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns, PendingCall
 from pokayoke.adapters.google_adk._contracts import is_framework_tool
 from pokayoke.adapters.google_adk._model import PagingTool, model_side, original_calls_var, require_client
 from pokayoke.adapters.google_adk._tools import (
+    ON_WIRE,
     pass_unguarded_tool,
     pending_call_var,
     result_for_adk,
@@ -44,6 +46,11 @@ class GuardPlugin(BasePlugin):
             0 leaves them in the event loop, unless the `RunConfig` says otherwise.
         principal: returns for a user's id the principal of `Guard.run`: an id, or `{"id": ..., "roles": [...]}`.
         name: the plugin's name.
+        frame: where `<tool_output …>` is around the results of calls that end ok: in the session and the callbacks as
+            well (`history`), or only in the requests (`wire`), so that they hold what the tools returned.
+
+    Raises:
+        UsageError: `frame` is another word.
 
     The run id is `app/user/session`; a slash in one of them is `%2F`, and a percent sign `%25`. A tool without a
     contract is a `UsageError` when the model is first asked; so is a model through LiteLLM without a `GuardClient`.
@@ -57,9 +64,11 @@ class GuardPlugin(BasePlugin):
         threads: int = 16,
         principal: Callable[[str], Any] = str,
         name: str = "pokayoke",
+        frame: Frame = "history",
     ) -> None:
         """Begin without runs."""
         super().__init__(name=name)
+        self._on_wire = require_frame(frame)
         self.guard = guard
         self._runs = AdapterRuns(guard)
         self._unguarded, self._threads, self._principal = frozenset(unguarded), threads, principal
@@ -146,9 +155,11 @@ class GuardPlugin(BasePlugin):
         else:
             ident = "/".join(map(_escape_part, (session.app_name, session.user_id, session.id)))
         taken = (call.id for event in session.events for call in event.get_function_calls() if call.id)
-        return self._runs.run_for(
+        adapter_run = self._runs.run_for(
             ident, part=context.branch or "", taken=taken, principal=self._principal(session.user_id)
         )
+        adapter_run.notes[ON_WIRE] = self._on_wire
+        return adapter_run
 
     def _require_contracts(self, adapter_run: AdapterRun, tools: Mapping[str, Any]) -> None:
         snapshot = adapter_run.run.snapshot

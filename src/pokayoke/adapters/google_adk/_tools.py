@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, cast
 
+import pydantic_core
 from google.genai import types
 
 from pokayoke.adapters._host.approvals import PersonAnswer
 from pokayoke.adapters._host.control_flow import not_started
+from pokayoke.adapters._host.frames import frame_result, history_form
 from pokayoke.adapters._host.run import AdapterRun, PendingCall
 from pokayoke.adapters._host.tools import ToolSide
 from pokayoke.adapters.google_adk._approvals import ask_to_repeat, has_asked_person, request_confirmation, take_answer
@@ -29,6 +32,10 @@ from pokayoke.errors import ToolError
 
 _TRANSFER = "transfer_to_agent"
 _CONTROL_ACTIONS = ("escalate", "transfer_to_agent", "skip_summarization")
+_BESIDE = re.compile("(?:content|media)_[0-9]+")
+"""Names under which a response holds what is not text."""
+ON_WIRE = "on_wire"
+"""State of an `AdapterRun`: True if the session holds the tools' own results, which each request frames."""
 _PAUSED = "waits for a person"
 _ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
 
@@ -76,6 +83,10 @@ class GuardedRunAsync:
         answer = result_for_adk(outcome, context)
         if _is_node(context):
             return tool.returned if outcome.status == "ok" else answer
+        if adapter_run.notes.get(ON_WIRE) and not tool.media:
+            forms = (_as_response(tool.result), _as_response(outcome.value))
+            own = history_form(adapter_run, outcome, self._tool.name, forms, _response_content)
+            return answer if own is outcome.text else own
         for place, part in enumerate(tool.media, 1):
             answer[f"media_{place}"] = part
         return answer
@@ -173,6 +184,38 @@ def function_response(outcome: Outcome) -> dict[str, Any]:
     for place, block in enumerate(outcome.content, 1):
         response[f"content_{place}"] = _to_part(block)
     return response
+
+
+def _as_response(result: Any) -> dict[str, Any]:
+    """Return what ADK alone makes of a tool's result."""
+    return result if isinstance(result, dict) else {"result": result}
+
+
+def _response_content(response: dict[str, Any]) -> Any:
+    """Return what a response holds, as a stored session gives it back."""
+    value = response["result"] if response.keys() == {"result"} else response
+    return value if isinstance(value, str) else pydantic_core.to_jsonable_python(value)
+
+
+def frame_response(adapter_run: AdapterRun, part: Any, call_id: str) -> None:
+    """Change the answer in a part of a request to what the model reads; the session has a part of its own.
+
+    Args:
+        adapter_run: the run.
+        part: the part; one without an answer stays as it is.
+        call_id: id of the call that it answers.
+    """
+    answer = part.function_response
+    response = (answer and answer.response) or {}
+    texts = [one for key, one in response.items() if not _BESIDE.fullmatch(key)]
+    if not response or (len(texts) == 1 and "error" in response):
+        return  # a text of the guard, or of ADK
+    said = response.get("result")
+    if isinstance(said, str) and frame_result(adapter_run, answer.name, call_id, said) is None:
+        return  # framed already, with media beside it
+    framed = frame_result(adapter_run, answer.name, call_id, _response_content(response))
+    if framed is not None:
+        part.function_response = answer.model_copy(update={"response": {"result": framed}})
 
 
 async def pass_unguarded_tool(
