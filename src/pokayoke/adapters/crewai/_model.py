@@ -53,8 +53,6 @@ from pokayoke.runtime.threads.forks import process_token
 _counter = itertools.count()
 _TOKENS = re.compile(rf'"{TOKEN}": "([0-9a-f]+-[0-9a-f]+)"')
 _NO_RESULTS = "CrewAI writes results into texts for models without tool calls, where none can be told apart"
-    "for a model without tool calls of its own, CrewAI writes results into texts, where none can be told apart"
-)
 _UNCHANGED: AbstractContextManager[None] = nullcontext()
 
 
