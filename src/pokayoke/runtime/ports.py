@@ -24,6 +24,7 @@ from pokayoke.core.state.run_state import RunState
 from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.guard.output_counter import OutputMonitor
 from pokayoke.runtime.memory.run_memory import RunMemory
+from pokayoke.runtime.memory.seen_answers import SeenAnswers
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.worker_pool import WorkerPool
 from pokayoke.runtime.tools.view import ToolView
@@ -110,6 +111,7 @@ class RunPort(Protocol):
     principal: Principal | None
     trace: EventRing
     progress: RunMemory
+    seen: SeenAnswers
 
     @property
     def guard(self) -> GuardPort:
@@ -171,6 +173,14 @@ class RunPort(Protocol):
         self, calls: Sequence[ToolCall], *, stop_reason: str | None = None, invoke: BatchInvoke | None = None
     ) -> list[Outcome]:
         """`call_batch` for asynchronous code."""
+        ...
+
+    def answer_open_calls(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return a history in which each call has a result."""
+        ...
+
+    async def aanswer_open_calls(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """`answer_open_calls` for asynchronous code."""
         ...
 
     def tools(

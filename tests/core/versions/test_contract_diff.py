@@ -111,6 +111,7 @@ DAILY = LimitPolicy(tool="pay", calls=9, per="day")
         ({}, {"sources": ("x",)}, ("operators",)),
         ({}, {"literal": ("a",)}, ("operators",)),
         ({"literal": ("a",)}, {}, ("model",)),
+        ({}, {"thread": "caller"}, ("operators",)),
         ({"secret": True}, {}, ("operators",)),
         ({"redact": ("iban",)}, {}, ("operators",)),
         ({"timeout": 9}, {"timeout": 5}, ("tool",)),

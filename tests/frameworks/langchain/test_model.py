@@ -12,11 +12,13 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from langchain_script import GO, REFUND, Script, agent_of, answers, asks, graph_of
+from langchain_script import GO, REFUND, THREAD, Script, agent_of, answers, asks, graph_of
+from langgraph.checkpoint.memory import InMemorySaver
 from model_server import ModelServer, Turn
 from pydantic import BaseModel
 
 import pokayoke
+from pokayoke import ToolCall
 from pokayoke.adapters.langchain import GuardMiddleware, calls, contracts, message
 
 
@@ -113,6 +115,38 @@ def test_a_window_shortens_the_request_and_not_the_history(shop, monkeypatch):
     sizes = [sum(len(str(one.text)) for one in asked) for asked in model.asked]
     assert max(sizes) < 8_000 * 5
     assert model.asked[-1][0].text == "go"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("window", [None, 50_000])
+def test_a_call_that_nobody_answered_is_answered_in_each_request(shop, asynchronous, window):
+    """A user may speak while an approval waits: the request is valid, and says what the ledger knows by then.
+
+    The graph's own history stays as it is.
+    """
+    model = Script(turns=[REFUND, "Hello.", "Done."])
+    fields = {"refund": {"approval": True}}
+    agent, guard = agent_of(model, shop.tools, fields=fields, window=window, checkpointer=InMemorySaver())
+
+    def say(text):
+        given = {"messages": [("user", text)]}
+        return asyncio.run(agent.ainvoke(given, THREAD)) if asynchronous else agent.invoke(given, THREAD)
+
+    waiting = say("go")["__interrupt__"][0].value["approval"]
+    say("Hello?")
+    kinds = ["human", "ai", "tool", "human"]
+    assert [one.type for one in model.asked[-1]] == kinds
+    assert str(model.asked[-1][2].text).startswith("No result of this call is known.")
+    guard.approvals.approve(waiting)
+    assert (
+        guard.run("t1")
+        .call(ToolCall("c1", "refund", {"order": "A1", "amount": 5}), invoke=lambda _: {"refunded": "A1"})
+        .ok
+    )
+    ended = say("And now?")
+    assert [one.type for one in model.asked[-1]] == [*kinds, "ai", "human"]
+    assert str(model.asked[-1][2].text).startswith("Not run again: refund already ran at ")
+    assert [one.type for one in ended["messages"]] == ["human", "ai", "human", "ai", "human", "ai"]
 
 
 def test_what_never_fits_is_not_sent(shop):

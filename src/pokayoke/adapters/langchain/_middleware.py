@@ -71,7 +71,8 @@ class GuardMiddleware(AgentMiddleware):
         """
         request = _convert_messages(request)
         loop = self._loop_for_request(request)
-        while (out := loop.shape_request(request)) is not None:
+        while (messages := loop.fit_messages(request)) is not None:
+            out = loop.shape_request(request, loop.adapter_run.run.answer_open_calls(messages))
             with CapturedReply() as captured:
                 response = handler(out)
             if (taken := loop.take_response(response, captured)) is not None:
@@ -82,7 +83,8 @@ class GuardMiddleware(AgentMiddleware):
         """`wrap_model_call` for asynchronous code."""
         request = _convert_messages(request)
         loop = self._loop_for_request(request)
-        while (out := loop.shape_request(request)) is not None:
+        while (messages := loop.fit_messages(request)) is not None:
+            out = loop.shape_request(request, await loop.adapter_run.run.aanswer_open_calls(messages))
             with CapturedReply() as captured:
                 response = await handler(out)
             if (taken := loop.take_response(response, captured)) is not None:

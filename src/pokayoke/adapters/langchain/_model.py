@@ -7,6 +7,7 @@ request with a tool that the caller may not use, or a message with a call that n
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
@@ -83,23 +84,27 @@ class ModelLoop(ModelSide):
 
     # -- a request -----------------------------------------------------------------------------------
 
-    def shape_request(self, request: Any) -> Any:
-        """Return the request as it may go out; None if no shorter one fits the window.
-
-        Raises:
-            UsageError: it offers a tool without a contract.
-        """
-        run, messages = self.adapter_run.run, request.messages
+    def fit_messages(self, request: Any) -> list[Any] | None:
+        """Return the messages of a request as they fit the window; None if no shorter ones do."""
+        messages: list[Any] = request.messages
         if self._ids is None:
             self._ids = {one.id for one in messages if one.id}
         if self._on_wire:
             messages = self._frame_results(messages)
-        if self._fitting is not None:
-            fitted = self._fitting.fit_messages(messages, request.system_message)
-            if fitted is None:
-                run.tools_off("context_overflow")
-                return None
-            messages = fitted
+        if self._fitting is None:
+            return messages
+        fitted = self._fitting.fit_messages(messages, request.system_message)
+        if fitted is None:
+            self.adapter_run.run.tools_off("context_overflow")
+        return fitted
+
+    def shape_request(self, request: Any, messages: Sequence[Any]) -> Any:
+        """Return the request as it may go out, with these messages.
+
+        Raises:
+            UsageError: it offers a tool without a contract.
+        """
+        run = self.adapter_run.run
         shape = self.begin_request(self.adapter_run, history=messages)
         if shape.instruction is not None:
             # In the user's name and at the end: every provider takes it there, and the history never holds it.

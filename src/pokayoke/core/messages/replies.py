@@ -349,6 +349,14 @@ def _count_tokens(usage: Any, into: str, out: str | None = None) -> int | None:
     return total if isinstance(total, int) else sent + (written if isinstance(written, int) else 0)
 
 
+def open_turn_start(messages: Sequence[Any]) -> int:
+    """Return the position behind the last message that is neither the model's nor a result."""
+    end = len(messages)
+    while end and role_of(messages[end - 1]) in ("assistant", "tool"):
+        end -= 1
+    return end
+
+
 def pending_calls(
     messages: Sequence[Any], *, tools: Mapping[str, Any] | None = None, form: CallForm | None = None
 ) -> Reply | None:
@@ -364,9 +372,7 @@ def pending_calls(
     Returns:
         the calls in order; None if every call is answered or a user message follows them.
     """
-    end = len(messages)
-    while end and role_of(messages[end - 1]) in ("assistant", "tool"):
-        end -= 1
+    end = open_turn_start(messages)
     tail = messages[end:]
     found: Reply | None = None
     waiting: list[ToolCall] = []

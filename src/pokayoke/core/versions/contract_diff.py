@@ -214,6 +214,10 @@ def _literal_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
     return (*looser, *(("model",) if set(one) - set(other) else ()))
 
 
+def _thread_sides(_: str | None, other: str | None) -> Sides:
+    return ("operators",) if other else ()  # there nothing cuts it
+
+
 def _redact_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
     return ("operators",) if set(one) - set(other) else ()
 
@@ -249,6 +253,7 @@ _RULES: Final[dict[str, Callable[[Any, Any], Sides]]] = {
     "literal": _literal_sides,
     "redact": _redact_sides,
     "timeout": _cap_sides,
+    "thread": _thread_sides,
     "max_chars": _cap_sides,
     "output_checks": _output_check_sides,
     "invariants": _invariant_sides,

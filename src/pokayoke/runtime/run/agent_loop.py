@@ -19,7 +19,7 @@ from pokayoke.core.intake import CallForm, is_cut
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.core.messages.answers import result_messages
 from pokayoke.core.messages.messages import calls_in, role_of, text_of
-from pokayoke.core.messages.replies import Reply, pending_calls, read_reply, texts_read
+from pokayoke.core.messages.replies import Reply, open_turn_start, pending_calls, read_reply, texts_read
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.errors import UsageError
 from pokayoke.runtime.run.compaction import RunHistory
@@ -72,6 +72,12 @@ class RunCalls(msgspec.Struct, frozen=True, gc=False):
     stop_reason: str | None
 
 
+class AnswerOpenCalls(msgspec.Struct, frozen=True, gc=False):
+    """Answer the calls of these messages that nobody answered. Answered with the messages."""
+
+    messages: list[Any]
+
+
 class LoopHistory:
     """The history of one loop, and what is told of it.
 
@@ -102,8 +108,8 @@ class LoopHistory:
             raise UsageError(f"unknown format {format!r}: use openai, anthropic, json or jsonl")
         self.run, self.format, self._told = run, format, told
         self.messages: list[Any] = list(messages)
-        shape: Literal["anthropic"] | None = "anthropic" if format == "anthropic" else None
-        self._history = None if window is None else RunHistory(run, window, messages=self.messages, format=shape)
+        self._window = window
+        self._history = self._begin_window()
         asked = [call for message in self.messages for call in calls_in(message)]
         self._ids = {call.id or "" for call in asked}
         self._has_native_calls = bool(asked)
@@ -140,6 +146,21 @@ class LoopHistory:
         """Tell the host."""
         if self._told is not None:
             self._told(what, value)
+
+    def _begin_window(self) -> RunHistory | None:
+        if self._window is None:
+            return None
+        shape: Literal["anthropic"] | None = "anthropic" if self.format == "anthropic" else None
+        return RunHistory(self.run, self._window, messages=self.messages, format=shape)
+
+    def answer_open_calls(self) -> Generator[AnswerOpenCalls, Any, None]:
+        """Answer the calls that nobody answered; those at the end, behind the user's last words, are still to run."""
+        closed = self.messages[: open_turn_start(self.messages)]
+        answered = yield AnswerOpenCalls(closed)
+        if answered is not closed:
+            self.messages[: len(closed)] = answered
+            self._history = self._begin_window()
+            self.run.seen.set_history(answered, self.run.state.turn, is_exact=False)
 
     def unanswered_reply(self) -> Reply | None:
         """The calls a process before this one left unanswered at the end of the history, if it did."""
@@ -203,10 +224,13 @@ def _add_text(messages: list[Any], text: str) -> None:
         messages.append({"role": "user", "content": text})
 
 
-def loop_steps(conversation: LoopHistory, rounds: int) -> Generator[AskModel | RunCalls, Any, LoopResult]:
+def loop_steps(
+    conversation: LoopHistory, rounds: int
+) -> Generator[AskModel | RunCalls | AnswerOpenCalls, Any, LoopResult]:
     """The loop. Yields what needs the world; returns how it ended."""
     run = conversation.run
     as_whole_number(rounds, "rounds, the requests that may call tools,")
+    yield from conversation.answer_open_calls()
     if (left := conversation.unanswered_reply()) is not None:
         yield from _run_calls(conversation, left)
     for number in range(1, rounds + 2):
@@ -297,6 +321,8 @@ def run_loop(run: RunPort, model: Model, conversation: LoopHistory, rounds: int)
                     getattr(reply, "close", bool)()  # else Python warns that nobody awaited it
                     raise UsageError("the model is asynchronous: await guard.aloop(...) instead of guard.loop(...)")
                 step = steps.send(reply)
+            elif isinstance(step, AnswerOpenCalls):
+                step = steps.send(run.answer_open_calls(step.messages))
             else:
                 step = steps.send(run.call_batch(step.calls, stop_reason=step.stop_reason))
     except StopIteration as end:
@@ -315,6 +341,8 @@ async def arun_loop(run: RunPort, model: Model | AsyncModel, conversation: LoopH
                 if hasattr(reply, "__await__"):
                     reply = await reply
                 step = steps.send(reply)
+            elif isinstance(step, AnswerOpenCalls):
+                step = steps.send(await run.aanswer_open_calls(step.messages))
             else:
                 step = steps.send(await run.acall_batch(step.calls, stop_reason=step.stop_reason))
     except StopIteration as end:

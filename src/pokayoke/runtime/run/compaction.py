@@ -7,9 +7,10 @@ Never: leave a fact of the run out of a note.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from pokayoke.core.call import ToolCall
 from pokayoke.core.context import (
     Compacted,
     CompletedWrite,
@@ -23,6 +24,9 @@ from pokayoke.core.context import (
 )
 
 if TYPE_CHECKING:
+    from pokayoke.core.context.open_calls import CallAnswer
+    from pokayoke.core.flow.environment import CallEnvironment
+    from pokayoke.core.flow.steps import Step
     from pokayoke.runtime.ports import RunPort
 
 _MOST_ABOUT = 200  # characters quoted of the arguments of a call
@@ -94,6 +98,19 @@ class RunHistory(History):
             event = result.event
             self._run.note(event.pop("event"), ok=True, **event)
         return result
+
+
+def answer_steps(env: CallEnvironment, messages: Sequence[Any]) -> Generator[Step, Any, Sequence[Any]]:
+    """The steps of `Run.answer_open_calls`."""
+    from pokayoke.core.context.open_calls import OpenCalls  # noqa: PLC0415 - 10 ms of import, only for histories
+    from pokayoke.core.flow.open_call import describe_open_call  # noqa: PLC0415 - as above
+
+    found = OpenCalls(messages)
+    answers: list[CallAnswer] = []
+    for call, earlier in found.calls:
+        asked = ToolCall(call.id or "", call.name, "" if call.arguments is None else call.arguments)
+        answers.append((yield from describe_open_call(asked, env, earlier)))
+    return found.with_answers(answers)
 
 
 def collect_facts(run: RunPort) -> Facts:

@@ -41,6 +41,7 @@ from pokayoke.runtime.driver.sync import Continuation, SyncDriver, drive_steps
 from pokayoke.runtime.memory.run_memory import RunMemory
 from pokayoke.runtime.memory.seen_answers import SeenAnswers
 from pokayoke.runtime.run.batch import arun_batch, run_batch
+from pokayoke.runtime.run.compaction import answer_steps
 from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
 from pokayoke.runtime.trace.log import log_problem
@@ -185,6 +186,22 @@ class Run:
             messages: the messages, in the shape of OpenAI, Anthropic or LangChain.
         """
         self.seen.set_history(messages, self.state.turn, is_exact=True)
+
+    def answer_open_calls(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return a history in which each call has a result, as providers require it.
+
+        A call that nobody answered gets what the ledger knows of it: the result of a write that is done, or that
+        nobody knows. Nothing runs. Hosts with a loop of their own call it before a request.
+
+        Args:
+            messages: the history, in the shape of OpenAI, Anthropic or LangChain. It is not changed, and comes back
+                itself if every call has a result.
+        """
+        return drive_steps(answer_steps(self._build_environment(0), messages), SyncDriver(self, None))
+
+    async def aanswer_open_calls(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """`answer_open_calls` for asynchronous code."""
+        return await self._adrive_steps(answer_steps(self._build_environment(0), messages))
 
     def usage(self, tokens: int) -> None:
         """Report the tokens the provider counted for the conversation so far; estimates start from there."""
