@@ -6,6 +6,7 @@ A host whose framework makes a claim impossible says why in `UNLIKE`, by the nam
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from job import Job
 from model_server import STREAMS, ModelServer, Turn
 
 import pokayoke
+from pokayoke.core.state.words import WORDS
 
 HERE = Path(__file__).resolve().parent
 REFUND = ("call_1", "refund", '{"order_id": "A1", "amount": 5}')
@@ -159,6 +161,35 @@ def test_an_unknown_effect_is_said_beside_the_last_word(play, mode):
     """The model claims a refund that may not have happened; the user reads that, also at the end of a stream."""
     seen = play(calls(REFUND), Turn("Done."), shop=LosingShop, mode=mode)
     assert seen.text.split() == f"Done. {UNKNOWN_EFFECT}".split()
+
+
+BAD_FIELD = ("call_2", "refund", '{"order_id": 7}')
+LAST_WORDS = {
+    "nothing was done": (Shop, [("call_1", "invent", "{}")], [("call_2", "invent", "{}")], ""),
+    "a write, and no word": (Shop, [REFUND], [("call_2", "invent", "{}")], [("call_3", "invent", "{}")], ""),
+    "a claim about a refused write": (Shop, [BAD_FIELD], "~"),
+    "a claim about a lost answer": (LosingShop, [REFUND], "~"),
+    "a lost answer, and no word": (
+        LosingShop,
+        [REFUND],
+        [("call_2", "invent", "{}")],
+        [("call_3", "invent", "{}")],
+        "",
+    ),
+    "a claim about a write that was not repeated": (Shop, [REFUND], [("call_2", *REFUND[1:])], "~"),
+}
+OWN_WORDS = {key: f"«{key}»" + "".join(re.findall(r" ?\{\w+\}", text)) for key, text in WORDS.items()}
+
+
+@modes
+@pytest.mark.parametrize("name", LAST_WORDS)
+def test_every_sentence_that_the_user_reads_may_be_the_hosts_own(play, name, mode):
+    """With words of another language for each sentence, the last answer holds none of ours, whatever happened."""
+    shop, *turns = LAST_WORDS[name]
+    script = [Turn(turn) if isinstance(turn, str) else calls(*turn) for turn in turns]
+    seen = play(*script, shop=shop, mode=mode, config={"words": OWN_WORDS})
+    assert "«" in seen.text
+    assert re.findall("[A-Za-z]{2,}", re.sub("«[a-z_]+»|refund|invent", "", seen.text)) == []
 
 
 # -- what the provider counts ------------------------------------------------------------------------

@@ -1,13 +1,15 @@
 """Sentences for users: every one of them may be the host's own."""
 
+import ast
 import itertools
+from pathlib import Path
 
 import pokayoke
 from pokayoke.core.state.final_answer import UNUSABLE, final_answer
-from pokayoke.core.state.words import REASON_WORDS, WORDS, find_word_problems
+from pokayoke.core.state.words import QUESTION_WORDS, REASON_WORDS, WORDS, find_word_problems
 from pokayoke.testing import ScriptedModel, ask
 
-OWN = {key: key.upper() + "".join(f" {{{place}}}" for place in ("tools", "tool", "count", "reason", "note") if f"{{{place}}}" in text)
+OWN = {key: key.upper() + "".join(f" {{{place}}}" for place in ("tools", "tool", "count", "reason", "note", "question") if f"{{{place}}}" in text)
        for key, text in WORDS.items()}  # fmt: skip
 
 
@@ -24,9 +26,23 @@ def test_every_sentence_can_be_the_hosts_own():
     ]  # fmt: skip
     said.append(final_answer("", [], [(f"n{number}", "other") for number in range(30)], None, words=OWN).text)
     whole = "\n".join(said)
-    assert [key for key in WORDS if key.upper() not in whole] == []
+    assert [key for key in WORDS if key.upper() not in whole] == list(QUESTION_WORDS)
     lower = {word.strip(".,[]()") for word in whole.replace("Text.", "").split() if not word.isupper()}
     assert {word for word in lower if len(word.rstrip("0123456789")) > 1} <= {key.upper() for key in WORDS}
+
+
+def test_every_sentence_is_said_somewhere():
+    """Each key that is no reason of a call is given to `say`, by itself or by a function that lists tools."""
+    texts = {
+        node.value
+        for path in Path(pokayoke.__file__).parent.rglob("*.py")
+        if path.name != "words.py"
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("say", "_list_tools")
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert {*WORDS} - {*REASON_WORDS} - texts == set()
 
 
 def test_facts_are_not_read_as_places():

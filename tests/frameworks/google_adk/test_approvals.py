@@ -16,8 +16,8 @@ ASKS = {"refund": {"approval": True}}
 @pytest.mark.parametrize("resumable", [False, True])
 @pytest.mark.parametrize("confirmed", [True, False])
 async def test_an_approval_is_a_confirmation_of_adk(shop, confirmed, resumable):
-    """The run pauses with ADK's question. A yes runs the write once, a no never, and both end the run in order."""
-    tools, guard = picked(shop, "refund", fields=ASKS)
+    """The run pauses with ADK's question, in the host's words. A yes runs the write once, a no never, and both end the run in order."""
+    tools, guard = picked(shop, "refund", fields=ASKS, config={"words": {"may_run": "Darf {tool} das?"}})
     model = Script(turns=[[("refund", {"order_id": "A1", "amount": "5"})], "Done."])
     agent = LlmAgent(name="clerk", model=model, tools=tools)
     more = {"resumability_config": ResumabilityConfig(is_resumable=True)} if resumable else {}
@@ -28,6 +28,7 @@ async def test_an_approval_is_a_confirmation_of_adk(shop, confirmed, resumable):
     assert len(model.asked) == 1
     (waiting,) = guard.approvals.list()
     assert question.args["toolConfirmation"]["payload"] == {"approval": waiting.id}
+    assert question.args["toolConfirmation"]["hint"] == "Darf refund das?"
     again = {"invocation_id": events[0].invocation_id} if resumable else {}
     events = await say(run, answer(question, confirmed), **again)
     assert len(shop.happened()) == int(confirmed)

@@ -1,6 +1,7 @@
 """Questions to a person: the guard's, a tool's own, and those of other middleware."""
 
 import asyncio
+import re
 from typing import Annotated, TypedDict
 
 import pytest
@@ -15,9 +16,33 @@ from langgraph.types import Command, interrupt
 
 import pokayoke
 from pokayoke.adapters.langchain import GuardMiddleware, contracts
+from pokayoke.core.state.words import QUESTION_WORDS
 from pokayoke.stores.base import RecordQuery
 
 ASKING = {"refund": {"approval": True}}
+
+
+def test_the_question_and_what_is_wrong_with_an_answer_may_be_the_hosts_own(shop):
+    """Every word that a person reads is from the table: the question, and why an answer was none."""
+    words = {key: f"«{key}»" + "".join(re.findall(r"\{\w+\}", text)) for key, text in QUESTION_WORDS.items()}
+    model = Script(turns=[together(REFUND, asks("refund", "c2", order="B2", amount=5))])
+    guard = pokayoke.Guard(contracts(shop.tools, fields=ASKING), config={"words": words})
+    guarded = GuardMiddleware(guard)
+    chat, tools = guarded.bind(model, shop.tools), guarded.tool_node(shop.tools)
+
+    def step(state):
+        said = chat.invoke(state["messages"])
+        return {"messages": [said, *tools.invoke({"messages": [*state["messages"], said]})["messages"]]}
+
+    graph = StateGraph(MessagesState).add_node("step", step).add_edge(START, "step")
+    app = graph.compile(checkpointer=InMemorySaver())
+    (asked, *_) = waiting(app.invoke(GO, THREAD))
+    assert asked.value["question"] == "«may_run»refund"
+    seen = [
+        waiting(app.invoke(Command(resume=value), THREAD))[0].value["problem"]
+        for value in ("well", True, {"ap-0": True})
+    ]
+    assert seen == ["«no_answer»", "«which_call»", f"«unanswered»{asked.value['approval']}"]
 
 
 def test_a_person_says_no(shop):

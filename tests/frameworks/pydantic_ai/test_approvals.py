@@ -34,6 +34,16 @@ async def test_a_call_that_waits_for_a_person_ends_the_run_and_runs_once_approve
     assert (decided.status, decided.by, decided.reason) == ("approved", "ada", "known customer")
 
 
+async def test_the_question_in_the_metadata_may_be_the_hosts_own():
+    """What a person reads beside a deferred call is from the host's words."""
+    config = {**ASKS, "words": {"may_run": "Darf {tool} das?"}}
+    shop = Shop()
+    agent, _ = guarded(
+        [shop.refund], Script([REFUND]), reads=(), config=config, output_type=[str, DeferredToolRequests]
+    )
+    assert (await agent.run("go")).output.metadata["c1"]["message"] == "Darf refund das?"
+
+
 async def test_a_denial_is_passed_on():
     """The model reads it, nothing runs, and the same call is refused when it comes again."""
     shop = Shop()

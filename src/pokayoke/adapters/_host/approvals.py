@@ -15,6 +15,7 @@ from pokayoke.adapters._host.control_flow import Invoke, not_started
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.state.words import say
 from pokayoke.errors import StoreError
 from pokayoke.runtime.ports import GuardPort
 
@@ -32,6 +33,11 @@ class PersonAnswer(NamedTuple):
     by: str
     reason: str = ""
     question: str = ""
+
+
+def question_text(guard: GuardPort, tool: str) -> str:
+    """Return the guard's question about a call, for the person whom a framework asks."""
+    return say(guard.snapshot.policy.words, "may_run", tool=tool)
 
 
 def waiting_questions(guard: GuardPort) -> frozenset[str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pokayoke.adapters._host.approvals import PersonAnswer
+from pokayoke.adapters._host.approvals import PersonAnswer, question_text
 from pokayoke.core.call import Outcome
+from pokayoke.runtime.ports import GuardPort
 
 _CONFIRMATION = "adk_request_confirmation"
 _APPROVAL = "approval"
@@ -39,9 +40,9 @@ def _answered_question(context: Any) -> str | None:
     return None
 
 
-def request_confirmation(outcome: Outcome, context: Any) -> None:
+def request_confirmation(guard: GuardPort, outcome: Outcome, context: Any) -> None:
     """Ask the guard's question as one of ADK's confirmations; the run pauses."""
-    context.request_confirmation(hint=outcome.message or outcome.text, payload={_APPROVAL: outcome.approval})
+    context.request_confirmation(hint=question_text(guard, outcome.tool), payload={_APPROVAL: outcome.approval})
     context.actions.skip_summarization = True
 
 

@@ -71,7 +71,7 @@ class GuardedRunAsync:
         tool = _ToolInvocation(self._run, context)
         outcome = await tool.take_call(adapter_run, call)
         if outcome.status == "pending" and outcome.approval is not None and tool.may_ask:
-            request_confirmation(outcome, context)
+            request_confirmation(adapter_run.run.guard, outcome, context)
             return function_response(outcome)
         if tool.interrupt is not None:
             raise tool.interrupt

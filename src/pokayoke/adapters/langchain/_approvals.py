@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pokayoke.adapters._host.approvals import PersonAnswer, answer_question
+from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, question_text
 from pokayoke.core.call import Outcome
+from pokayoke.core.state.words import say
 from pokayoke.runtime.ports import GuardPort
 
 _YES = frozenset({"approve", "approved", "accept", "yes"})
@@ -33,7 +34,7 @@ def build_question(guard: GuardPort, outcome: Outcome, *, alone: bool, problem: 
     known = guard.approvals.get(ident)
     shown = {"approval": ident, "tool": outcome.tool, "arguments": known.arguments, "expires_at": known.expires_at}
     answer = "True or False" if alone else f"{{{ident!r}: True}} or {{{ident!r}: False}}"
-    how = {"question": f"May {outcome.tool} run with these arguments?", "resume_with": answer}
+    how = {"question": question_text(guard, outcome.tool), "resume_with": answer}
     return {**shown, **how, **({"problem": problem} if problem else {})}
 
 
@@ -52,20 +53,16 @@ def take_answer(guard: GuardPort, ident: str, answer: Any, *, alone: bool, is_me
         is_meant: True if the question was there before this answer, so that one without its id may be meant for it.
         place: number of the answer, see `count_answers`.
     """
-    by_id = _answers_by_id(answer)
+    by_id, words = _answers_by_id(answer), guard.snapshot.policy.words
     if by_id is None:
         read = _read_answer(answer)
-        if read is None:
-            return "this is no answer: resume with True or False"
-        if not alone:
-            return "several calls may wait here: say which one is meant"
-        if not is_meant:
-            return "the answer was given before this was asked"
+        if read is None or not (alone and is_meant):
+            return say(words, "no_answer" if read is None else "early_answer" if alone else "which_call")
         by_id = {ident: read}
     for name, one in by_id.items():
         reason = f"{one.reason}; {_MARK}{place}" if one.reason else f"{_MARK}{place}"
         answer_question(guard, name, one._replace(reason=reason))
-    return "" if ident in by_id else f"nothing was said about {ident}"
+    return "" if ident in by_id else say(words, "unanswered", question=ident)
 
 
 def count_answers(guard: GuardPort, run_id: str, task: str) -> int:

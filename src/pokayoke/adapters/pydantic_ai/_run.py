@@ -21,6 +21,7 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import RunContext, ToolDefinition
 
+from pokayoke.adapters._host.approvals import question_text
 from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.pydantic_ai._approvals import may_defer, pass_answer, show_effective_call
@@ -199,7 +200,8 @@ class _GuardedRun(Guarded):
         try:
             outcome = await invocation.take_call(self._adapter_run, invocation.call, has_tool=is_known)
             if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
-                raise ApprovalRequired({"approval": outcome.approval, "message": outcome.message})
+                question = question_text(self._guard, outcome.tool)
+                raise ApprovalRequired({"approval": outcome.approval, "message": question})
         except CONTROL_EXCEPTIONS:
             show_effective_call(invocation.part, self._adapter_run.run.check(invocation.call))
             raise

@@ -27,6 +27,14 @@ REASON_WORDS: Final[Mapping[str, str]] = {
     "kill_switch": "it is switched off at the moment",
 }
 """Why something was not done, by stop reason."""
+QUESTION_WORDS: Final[Mapping[str, str]] = {
+    "may_run": "May {tool} run with these arguments?",
+    "no_answer": "this is no answer: resume with True or False",
+    "which_call": "several calls may wait here: say which one is meant",
+    "early_answer": "the answer was given before this was asked",
+    "unanswered": "nothing was said about {question}",
+}
+"""What a person reads where a framework asks the guard's question, and of an answer that is none."""
 WORDS: Final[Mapping[str, str]] = {
     "unfinished": "I could not finish this safely.",
     "done": "Done: {tools}.",
@@ -43,8 +51,9 @@ WORDS: Final[Mapping[str, str]] = {
     "note": "[{note}]",
     **REASON_WORDS,
     "other": "it could not be done",
+    **QUESTION_WORDS,
 }
-"""The sentences, and the reasons; `other` is for one that has no words of its own."""
+"""The sentences, the reasons and the questions; `other` is for a reason that has no words of its own."""
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
