@@ -34,6 +34,7 @@ from pokayoke.errors import (
     ToolError,
     ToolFailed,
     ToolOutputInvalid,
+    UnknownAdapterError,
     UsageError,
 )
 from pokayoke.runtime.driver.effect import Effect, this_effect
@@ -99,6 +100,7 @@ __all__ = [
     "ToolError",
     "ToolFailed",
     "ToolOutputInvalid",
+    "UnknownAdapterError",
     "UsageError",
     "Verdict",
     "compact",

@@ -58,6 +58,10 @@ class MissingExtraError(ConfigurationError, ImportError):
         super().__init__(f"{problem}. Run: pip install 'pokayoke[{extra}]'")
 
 
+class UnknownAdapterError(ConfigurationError, ImportError):
+    """An adapter is imported that does not exist; the text says which do, and what to do instead."""
+
+
 class OutcomeError(PokayokeError):
     """Raised by `Outcome.unwrap()` when there is no usable value.
 

@@ -96,6 +96,19 @@ def test_what_is_found(shell, folder, words, code, problems):
     assert (done, [problem["code"] for problem in report["problems"]]) == (code, problems)
 
 
+def test_a_tool_that_takes_a_url_is_asked_what_it_returns(shell, folder):
+    """Its text may be a page, which passes unchecked, until its contract says which of them is an answer."""
+    fetch = {"name": "fetch", "effect": "read", "timeout": 5, "output_schema": "text",
+             "input_schema": {"type": "object", "properties": {"page_url": {"type": "string"}}}}  # fmt: skip
+    for declared, problems in (
+        ({}, ["page_or_text"]),
+        ({"content_type": "text/html"}, []),
+        ({"content_type": "text/plain"}, []),
+    ):
+        (folder / "fetch.json").write_text(json.dumps({"contracts": [fetch | declared]}))
+        assert [problem["code"] for problem in checked(shell, "fetch.json")[1]["problems"]] == problems
+
+
 def test_the_schema_for_editors_is_printed(shell):
     """--schema prints the published JSON Schema and needs nothing to check."""
     done = shell("check", "--schema")

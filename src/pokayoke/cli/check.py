@@ -13,6 +13,7 @@ from pokayoke.cli.output import as_json, choose_painter, escape_text, print_data
 from pokayoke.cli.sources import LoadedSources, SourceProblem, read_sources, unknown_name_problems
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.catalogue.unknown_names import unknown_names
+from pokayoke.core.contract.arguments import has_url_argument
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.correctors import hidden_validator_text
 from pokayoke.core.json.strict import StrictError, parse
@@ -80,6 +81,12 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
         yield SourceProblem(
             "no_output_contract", contract.id,
             "promises nothing about its output, so drift and error pages pass unseen. Declare a schema, or text.",
+        )  # fmt: skip
+    elif contract.output is None and contract.content_type is None and has_url_argument(contract.input):
+        yield SourceProblem(
+            "page_or_text", contract.id,
+            "takes a URL, so a page passes as its text, an error page too. Declare content_type: text/html if it "
+            "returns pages, text/plain if it does not, or a schema.",
         )  # fmt: skip
     for name in contract.hidden_validators:
         yield SourceProblem("hidden_validator", contract.id, hidden_validator_text(name))
