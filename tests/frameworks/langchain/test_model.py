@@ -198,6 +198,25 @@ def test_a_structured_response_that_shares_its_id_with_a_call_hides_it_from_nobo
     assert (ended["structured_response"], shop.done) == (Answer(order="A1", cents=5), [("refund", "A1", 5)])
 
 
+@pytest.mark.parametrize("stop", [None, "length"])
+def test_arguments_of_a_cut_message_that_parse_stay(shop, stop):
+    """The history and the next request have the object that the model wrote; it runs in no process, a new one included.
+
+    The graph stops before its tools, and another guard and agent go on with it.
+    """
+    saver = InMemorySaver()
+    refund = '{"order": "A1", "amount": 5}'
+    with ModelServer([Turn(calls=(("c1", "refund", refund),), stop=stop), Turn("Done.")]) as server:
+        model = ChatOpenAI(model="m", base_url=f"{server.url}/v1", api_key="k", max_retries=0)
+        for given in (GO, None):
+            agent, _ = agent_of(model, shop.tools, checkpointer=saver, interrupt_before=["tools"] if given else None)
+            ended = agent.invoke(given, THREAD)
+            assert ended["messages"][1].tool_calls[0]["args"] == {"order": "A1", "amount": 5}
+        assert "unread_tool_call" not in str(server.bodies)
+    assert shop.done == ([] if stop else [("refund", "A1", 5)])
+    assert ("cut" in answers(ended)[0]) is (stop is not None)
+
+
 def test_a_structured_response_of_a_cut_message_is_none(shop):
     """A cut message whose fields happen to validate is no answer: the model is asked again."""
     cut = asks("Answer", "c2", order="A1").model_copy(update={"response_metadata": {"finish_reason": "length"}})

@@ -83,10 +83,15 @@ def parse_object(text: Any) -> dict[str, Any] | None:
     return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else None
 
 
+def plain_object(given: Any) -> dict[str, Any] | None:
+    """Return arguments that a framework can parse as they stand; None if it cannot, or they look like a wrapper."""
+    parsed = cast("dict[str, Any]", given) if isinstance(given, dict) else parse_object(given)
+    return None if parsed is None or UNKNOWN_TOOL_NAME in parsed else parsed
+
+
 def is_plain_object(text: Any) -> bool:
-    """Return whether a framework can parse this argument text as it stands, and it does not look like a wrapper."""
-    parsed = parse_object(text)
-    return parsed is not None and UNKNOWN_TOOL_NAME not in parsed
+    """Return whether a text is such arguments."""
+    return isinstance(text, str) and plain_object(text) is not None
 
 
 def find_tool_name(run: Run, name: str, tools: Container[str]) -> str | None:

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import BaseTool
 
 from pokayoke.adapters._host.bounded_cache import BoundedCache
-from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call
+from pokayoke.adapters._host.calls import ReplyCall, effective_call, encode_unreadable_call, plain_object
 from pokayoke.adapters._host.frames import frame_result
 from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.run import AdapterRun
@@ -48,6 +48,7 @@ class ModelLoop(ModelSide):
     Attributes:
         adapter_run: the run, acting for the caller of the latest request.
         corrected: calls in the history that the guard has corrected, by id: name and arguments there, and the model's.
+        cut: calls whose message was cut and whose arguments parse all the same, by id.
     """
 
     def __init__(self, adapter_run: AdapterRun, window: int | None, *, on_wire: bool = False) -> None:
@@ -56,6 +57,7 @@ class ModelLoop(ModelSide):
         self._ids: set[str] | None = None
         self._offered: tuple[list[Any], Run, Snapshot, list[Any]] | None = None
         self.corrected: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]] = BoundedCache()
+        self.cut: BoundedCache[str, ToolCall] = BoundedCache()
         self._fitting = _WindowFitter(adapter_run, window) if window is not None else None
 
     def begin_turn(self, request: Any, known: str | None) -> str | None:
@@ -192,6 +194,8 @@ class ModelLoop(ModelSide):
         elif message.id:
             known.add(message.id)
         stop = captured.stop or finish_reason(message.response_metadata)
+        if is_cut(stop) and not is_cut(finish_reason(message.response_metadata)):
+            message.response_metadata = {**message.response_metadata, "finish_reason": stop}  # for a restart
         every = reply_calls(message, captured)
         answered = {(one.tool_call_id, one.name) for one in response.result[place + 1 :] if one.type == "tool"}
         if answered:
@@ -264,6 +268,9 @@ class ModelLoop(ModelSide):
     def _framework_call(self, call: ToolCall) -> dict[str, Any]:
         """Return a call as LangGraph and the provider can carry it, and as it will run."""
         name = history_name(call.name)
+        if is_cut(call.stop_reason) and name == call.name and (whole := plain_object(call.arguments)) is not None:
+            self.cut.put(call.id, call)
+            return {"name": name, "args": whole, "id": call.id, "type": "tool_call"}
         args = encode_unreadable_call(call, name=name != call.name)
         if (effective := effective_call(self.adapter_run.run, call, args)) is not None:
             name, args = effective

@@ -33,6 +33,7 @@ from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.frames import history_form, value_text
 from pokayoke.adapters._host.run import AdapterRun, text_for_user
 from pokayoke.adapters.langchain._approvals import build_question, count_answers, take_answer
+from pokayoke.adapters.langchain._capture import finish_reason
 from pokayoke.adapters.langchain._contracts import (
     CONTROL_EXCEPTIONS,
     AmbiguousResume,
@@ -43,8 +44,9 @@ from pokayoke.adapters.langchain._contracts import (
 from pokayoke.adapters.langchain._model import ModelLoop
 from pokayoke.adapters.langchain._results import answering_message, is_message, redirects_graph, result_message
 from pokayoke.adapters.langchain._wrapper import wrap_object
-from pokayoke.core.call import Finding, Outcome
+from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.json.values import as_sequence, read_field
 from pokayoke.errors import ToolError
 from pokayoke.runtime.memory.run_memory import RunMemory
@@ -91,7 +93,7 @@ class ToolNodeCall:
         if known is not None and known[:2] == (shown["name"], shown["args"]):
             self._call = known[2]
         else:
-            self._call = decode_call(shown["id"], shown["name"], shown["args"])
+            self._call = self._decode_call(None if loop is None else loop.cut.get(shown["id"] or ""))
         self._invocation: ToolInvocation | None = None
         self._asks, self._asked = False, 0
         self._known: frozenset[str] = frozenset()
@@ -105,6 +107,17 @@ class ToolNodeCall:
             tool = next((one for one in request.runtime.tools if one.name == contract.name), None)
         if tool is not None or (contract.handler is None and contract is not adapter_run.run.guard.pager):
             self._invocation = ToolInvocation(request, handler, tool, contract)
+
+    def _decode_call(self, cut: ToolCall | None) -> ToolCall:
+        """Return the call as the model wrote it; `cut` if its message was cut, as its message tells after a restart."""
+        shown = self._request.tool_call
+        call = decode_call(shown["id"], shown["name"], shown["args"])
+        reply = None if cut is not None else self._find_reply()[1]
+        if cut is not None or (
+            reply is not None and is_cut(finish_reason(read_field(reply, "response_metadata") or {}))
+        ):
+            return msgspec.structs.replace(call, stop_reason="length")
+        return call
 
     def run(self) -> Any:
         """Return a `ToolMessage` or the tool's command; raises the exceptions by which LangGraph steers itself."""
@@ -259,12 +272,17 @@ class ToolNodeCall:
 
     def _sibling_calls(self) -> Sequence[Any] | None:
         """Return the calls of the same message, this one included; None if they are not found."""
+        return self._find_reply()[0]
+
+    def _find_reply(self) -> tuple[Sequence[Any] | None, Any]:
+        """Return the calls of the same message, and that message; None for what is not found."""
         state, ident = self._request.state, self._request.tool_call["id"]
         if isinstance(state, list):
             channels: Iterable[Any] = [state]
         else:
             channels = (state if isinstance(state, Mapping) else getattr(state, "__dict__", {})).values()
         for channel in map(as_sequence, channels):
+            reply: Any = None
             if channel and read_field(channel[-1], "type") == "tool_call":
                 calls: Sequence[Any] = channel
             else:
@@ -273,8 +291,8 @@ class ToolNodeCall:
                 reply = next((one for one in messages if read_field(one, "type") in _REPLIES), None)
                 calls = as_sequence(read_field(reply, "tool_calls"))
             if any(read_field(call, "id") == ident for call in calls):
-                return calls
-        return None
+                return calls, reply
+        return None, None
 
 
 def _is_own_task() -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, find_question, record_denial
-from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.openai_agents._run import current_agent_run, original_call
 from pokayoke.core.call import ToolCall, Verdict
@@ -34,7 +33,7 @@ def approval_rule(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], A
     """
 
     async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        adapter_run, call = current_agent_run().adapter_run, decode_call(call_id, name, arguments)
+        adapter_run, call = current_agent_run().adapter_run, original_call(call_id, name, arguments)
         verdict = adapter_run.run.check(call)
         if is_unfit(verdict):
             return False
@@ -106,4 +105,4 @@ def record_denials(adapter_run: AdapterRun, state: Any) -> None:
 
 
 def _interrupted_call(item: Any) -> ToolCall:
-    return original_call(item.call_id or "", item.qualified_name or "", item.arguments or "")
+    return original_call(item.call_id or "", item.qualified_name or "", item.arguments or "", item.raw_item)

@@ -23,7 +23,14 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
 )
 
-from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME, ReplyCall, encode_call, restore_call
+from pokayoke.adapters._host.calls import (
+    UNKNOWN_TOOL_NAME,
+    ReplyCall,
+    encode_call,
+    find_tool_name,
+    is_plain_object,
+    restore_call,
+)
 from pokayoke.adapters._host.finish_reasons import (
     capture_finish_reasons,
     captured_reply,
@@ -34,9 +41,10 @@ from pokayoke.adapters._host.model import ModelSide
 from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import OfferedTools
 from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
-from pokayoke.adapters.openai_agents._run import current_agent_run
+from pokayoke.adapters.openai_agents._run import CUT, current_agent_run
 from pokayoke.adapters.openai_agents._tools import frame_items, qualified_name, tool_definition, unknown_tool
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.answers import result_message
 from pokayoke.runtime.run.run import Run
@@ -159,7 +167,7 @@ class _ModelRequest(ModelSide):
         arguments: the parameters of the request, as it is sent.
     """
 
-    __slots__ = ("_agent_run", "_calls", "_guarded", "_is_plain", "_listed", "_tools", "arguments")
+    __slots__ = ("_agent_run", "_calls", "_guarded", "_is_plain", "_listed", "_tools", "_unknown", "arguments")
 
     def __init__(  # noqa: PLR0917 - the framework's own arguments, in its order
         self,
@@ -237,15 +245,14 @@ class _ModelRequest(ModelSide):
         return [_reply_call(reply.output[at]) for at in self._calls]
 
     def with_calls(self, reply: Any, calls: list[ToolCall]) -> Any:
-        items = reply.output
+        items, self._unknown = reply.output, set[str]()
         for at, call in zip(self._calls, calls, strict=True):
             if at in self._guarded:
                 items[at] = self._framework_call(items[at], call)
             elif items[at].call_id != call.id:
                 items[at].call_id = call.id
-        if any(items[at].name == UNKNOWN_TOOL_NAME for at in self._guarded):
-            self._listed.append(unknown_tool)
-            self._agent_run.has_renamed_calls = True
+        self._listed += map(unknown_tool, self._unknown)
+        self._agent_run.has_renamed_calls |= UNKNOWN_TOOL_NAME in self._unknown
         return reply
 
     def without_calls(self, reply: Any) -> Any:
@@ -280,19 +287,32 @@ class _ModelRequest(ModelSide):
 
     def _framework_call(self, item: Any, call: ToolCall) -> Any:
         """Return the item for the SDK: one that it can parse, of a tool that it has."""
-        name, text = encode_call(self.adapter_run.run, call, self._tools)
-        is_own = item.type == "function_call"
-        if is_own and name == call.name and text == item.arguments:
+        is_own, is_known = item.type == "function_call", call.name in self._tools
+        if is_own and is_plain_object(call.arguments) and (is_known or self._may_keep_name(call.name)):
+            if is_cut(call.stop_reason):
+                item.status = CUT
+                self._agent_run.cut_calls.add(call.id)
+            if not is_known:
+                self._unknown.add(call.name)
             if item.call_id != call.id:
                 item.call_id = call.id
             return item
+        name, text = encode_call(self.adapter_run.run, call, self._tools)
         # Without the id of the item: a server that keeps items would go on with its own copy.
         ident = _NO_ID if getattr(item, "id", None) == _NO_ID else None
-        tool = self._tools.get(name, unknown_tool)
-        space = item.namespace if is_own and call.name in self._tools else tool._tool_namespace  # noqa: SLF001 - public nowhere
+        tool = self._tools.get(name)
+        if tool is None:
+            self._unknown.add(name)
+        space = item.namespace if is_own and is_known else getattr(tool, "_tool_namespace", None)
+        shown = name if tool is None else tool.name
         return ResponseFunctionToolCall(
-            id=ident, call_id=call.id, name=tool.name, namespace=space, arguments=text, type="function_call"
+            id=ident, call_id=call.id, name=shown, namespace=space, arguments=text, type="function_call"
         )
+
+    def _may_keep_name(self, name: str) -> bool:
+        """Return whether the SDK can hold a name that means no tool: a handoff has its own, and so have providers."""
+        is_meant = find_tool_name(self.adapter_run.run, name, self._tools) is not None
+        return not is_meant and name not in self._agent_run.handoffs and history_name(name) == name
 
 
 def _last_message(items: list[Any]) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
+from msgspec import structs
+
 from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME, decode_call
 from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters._host.visibility import OfferedTools
@@ -20,6 +22,8 @@ from pokayoke.errors import UsageError
 
 _ENCODED_PREFIX = f'{{"{UNKNOWN_TOOL_NAME}"'
 """How the arguments of a call begin whose text the SDK could not have read."""
+CUT = "incomplete"
+"""The status of an item whose message was cut: as the Responses API has it, and no model reads it."""
 
 
 class AgentRun:
@@ -37,11 +41,12 @@ class AgentRun:
         offered: the tools that the agent has now; None before its first request.
         handoffs: the handoffs that the agent has now, by the names of their tools.
         has_renamed_calls: True if the history may hold a call of `UNKNOWN_TOOL_NAME`.
+        cut_calls: ids of calls whose message was cut, and whose arguments parse all the same.
     """
 
     __slots__ = (
-        "_adapter_run", "_user_texts", "durable", "handoffs", "has_renamed_calls", "ident", "offered", "on_wire",
-        "runs", "who",
+        "_adapter_run", "_user_texts", "cut_calls", "durable", "handoffs", "has_renamed_calls", "ident", "offered",
+        "on_wire", "runs", "who",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +64,7 @@ class AgentRun:
         self.offered: OfferedTools | None = None
         self.handoffs: dict[str, GuardedHandoff] = {}
         self.has_renamed_calls = True
+        self.cut_calls: set[str] = set()
         self._user_texts = list(user_texts)
         self._adapter_run: AdapterRun | None = None
 
@@ -97,8 +103,20 @@ def current_agent_run() -> AgentRun:
     return agent_run
 
 
-def original_call(ident: str, name: str, text: str) -> ToolCall:
-    """Return the call as the model wrote it, from the arguments of the SDK's item."""
-    if text.startswith(_ENCODED_PREFIX):
-        return decode_call(ident, name, json.loads(text))
-    return ToolCall(ident, name, text)
+def original_call(ident: str, name: str, given: str | dict[str, Any], item: Any = None) -> ToolCall:
+    """Return the call as the model wrote it.
+
+    Args:
+        ident: its id.
+        name: the tool's name in the SDK's item.
+        given: the arguments in that item, as text or parsed.
+        item: the item, if there is one: its status outlives the process that knew that a message was cut.
+    """
+    if isinstance(given, str) and not given.startswith(_ENCODED_PREFIX):
+        call = ToolCall(ident, name, given)
+    else:
+        call = decode_call(ident, name, json.loads(given) if isinstance(given, str) else given)
+    agent_run = agent_run_var.get()
+    if getattr(item, "status", None) == CUT or (agent_run is not None and ident in agent_run.cut_calls):
+        call = structs.replace(call, stop_reason="length")
+    return call

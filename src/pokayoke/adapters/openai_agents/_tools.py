@@ -28,7 +28,6 @@ from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_
 from agents.exceptions import ModelBehaviorError
 
 from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
-from pokayoke.adapters._host.calls import UNKNOWN_TOOL_NAME
 from pokayoke.adapters._host.control_flow import invoke_without_tool, not_started
 from pokayoke.adapters._host.frames import frame_result, history_form, value_text
 from pokayoke.adapters._host.proxy import Proxy
@@ -69,7 +68,7 @@ def guard_tool(tool: Any, *, asks: bool, typed: bool) -> Any:
 
     async def invoke_tool(context: Any, text: str) -> Any:
         agent_run = current_agent_run()
-        call = original_call(context.tool_call_id, name, text)
+        call = original_call(context.tool_call_id, name, text, context.tool_call)
         nested = agent_run.nested_run(call.id)
         side = _ToolInvocation(bare, context, nested, typed=typed)
         try:
@@ -329,7 +328,7 @@ def _wrap_input_guardrail(guardrail: Any, name: str) -> Any:
     async def run_guardrail(data: Any) -> Any:
         context = data.context
         adapter_run = current_agent_run().adapter_run
-        call = original_call(context.tool_call_id, name, context.tool_arguments)
+        call = original_call(context.tool_call_id, name, context.tool_arguments, context.tool_call)
         verdict = adapter_run.run.check(call)
         if is_unfit(verdict):
             return ToolGuardrailFunctionOutput.allow()
@@ -366,7 +365,8 @@ def tool_definition(contract: Contract) -> Any:
 async def _answer_unknown_call(context: Any, text: str) -> Any:
     """Answer a call that no tool of the agent can take."""
     agent_run = current_agent_run()
-    adapter_run, call = agent_run.adapter_run, original_call(context.tool_call_id, UNKNOWN_TOOL_NAME, text)
+    adapter_run = agent_run.adapter_run
+    call = original_call(context.tool_call_id, context.tool_name, text, context.tool_call)
     run, handoff = adapter_run.run, agent_run.handoffs.get(call.name)
     wrong = handoff.check_arguments(call.arguments, run.snapshot)[1] if handoff and call.stop_reason is None else ()
     if wrong:
@@ -379,8 +379,11 @@ async def _answer_unknown_call(context: Any, text: str) -> Any:
     return f"{outcome.tool} is not among your tools now. There are: {', '.join(known) or 'none'}.\n{outcome.text}"
 
 
-unknown_tool = FunctionTool(
-    UNKNOWN_TOOL_NAME, "", {"type": "object", "properties": {}}, _answer_unknown_call, strict_json_schema=False
-)
-"""Answers calls of tools an agent does not have. No model is offered it: `ModelRequest` adds it to the list of tools
-that the SDK reads a reply with, for the one reply that needs it."""
+def unknown_tool(name: str) -> Any:
+    """Return what answers calls of a tool that an agent does not have, by its name.
+
+    No model is offered it: `ModelRequest` adds it to the list of tools that the SDK reads a reply with, for the one
+    reply that needs it.
+    """
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    return FunctionTool(name, "", schema, _answer_unknown_call, strict_json_schema=False)
