@@ -1,6 +1,7 @@
 """What tools take and give: contracts, injected arguments, results, commands and errors."""
 
 import asyncio
+import threading
 from typing import Annotated
 
 import pytest
@@ -10,7 +11,7 @@ from langchain.agents.middleware import (
     TodoListMiddleware,
 )
 from langchain.tools import InjectedState, InjectedToolCallId, ToolRuntime
-from langchain_core.callbacks import CallbackManagerForToolRun
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForToolRun
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.content import create_file_block, create_image_block
 from langchain_core.runnables import RunnableConfig
@@ -235,6 +236,48 @@ def test_what_a_tool_raises_stays_here(asynchronous):
     assert "hunter2" not in answer
     assert "not known whether it took effect" in answer
     assert ended["messages"][-1].status == "error"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_callbacks_hear_of_the_end_of_a_tool_that_hangs(asynchronous):
+    """A span that LangChain began ends once: with an error when the tool is given up, or when its thread returns."""
+    may_end = threading.Event()
+
+    async def wait(order: str) -> str:
+        """Wait."""
+        await asyncio.sleep(20)
+        return order
+
+    def block(order: str) -> str:
+        """Block a thread until the model has answered."""
+        may_end.wait(20)
+        return order
+
+    heard = []
+
+    class Listening(BaseCallbackHandler):
+        def on_tool_start(self, serialized, text, *, run_id, **more):
+            heard.append(("start", run_id))
+
+        def on_tool_end(self, output, *, run_id, **more):
+            heard.append(("end", run_id))
+
+        def on_tool_error(self, error, *, run_id, **more):
+            heard.append(("error", run_id))
+
+    slow = tool("slow")(wait if asynchronous else block)
+    agent, _ = agent_of(
+        Script(turns=[asks("slow", order="A1"), "Done."]), [slow], config={"execution": {"timeout": 0.2}}
+    )
+
+    async def main():
+        ended = await agent.ainvoke(GO, {"callbacks": [Listening()]})
+        may_end.set()
+        return ended
+
+    assert "did not answer within 0.2 s" in answers(asyncio.run(main()))[0]
+    (began, ident), *rest = heard
+    assert (began, rest) == ("start", [("error" if asynchronous else "end", ident)])
 
 
 def test_a_tools_own_words_are_for_the_model():

@@ -228,6 +228,18 @@ async def test_a_repaired_call_stands_in_the_history_as_it_was_meant():
     assert [one.args for one in said] == [{"order": "A1"}, '{"order": }']
 
 
+async def test_a_corrected_value_stands_in_the_history_as_it_ran():
+    """A text for a number is the number there; of a call that was refused, the history keeps what the model wrote."""
+    shop = Shop()
+    right, wrong = '{"order": "A1", "amount": "5"}', '{"order": "B2", "amount": "2-3"}'
+    script = Script([ToolCallPart("refund", right, "c1")], [ToolCallPart("refund", wrong, "c2")], "Done.")
+    agent, _ = guarded([shop.refund], script, reads=())
+    history = (await agent.run("go")).all_messages()
+    said = [one.args for message in history if isinstance(message, ModelResponse) for one in message.tool_calls]
+    assert said == [{"order": "A1", "amount": 5}, wrong]
+    assert shop.done == [("refund", "A1", 5)]
+
+
 def stream_of(*turns):
     """A model that streams: text, or calls as (name, arguments, id), and says nothing of how it ended."""
     turns = iter(turns)

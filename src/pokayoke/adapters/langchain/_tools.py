@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from typing import Any, cast, get_type_hints
 
 import msgspec
+from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForToolRun
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, ToolException
@@ -506,6 +507,9 @@ def _wrapper_methods(kind: type) -> dict[str, Any]:
         except Exception as error:
             invocation.mark_raised(error)
             raise
+        except asyncio.CancelledError as gone:
+            await _report_abandoned_tool(gone)
+            raise
         invocation.mark_returned(value)
         return value
 
@@ -513,6 +517,17 @@ def _wrapper_methods(kind: type) -> dict[str, Any]:
     own = cast("Any", BaseTool)._arun  # noqa: SLF001 - as above
     methods = {"_run": _copy_signature(run_tool, plain)}
     return methods if awaited is own else {**methods, "_arun": _copy_signature(run_tool_async, awaited)}
+
+
+async def _report_abandoned_tool(gone: asyncio.CancelledError) -> None:
+    """Report the end of a tool that was given up to LangChain's callbacks, which hear of its start only."""
+    inside = (var_child_runnable_config.get() or {}).get("callbacks")
+    if isinstance(inside, AsyncCallbackManager) and inside.parent_run_id is not None:
+        handlers, inherited = inside.handlers, inside.inheritable_handlers
+        ending = AsyncCallbackManagerForToolRun(
+            run_id=inside.parent_run_id, handlers=handlers, inheritable_handlers=inherited
+        )
+        await ending.on_tool_error(gone)
 
 
 def _copy_signature(function: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:

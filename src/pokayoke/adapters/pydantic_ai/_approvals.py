@@ -40,8 +40,8 @@ def may_defer(ctx: RunContext[Any]) -> bool:
 
 
 def show_effective_call(part: ToolCallPart, verdict: Verdict) -> None:
-    """Write into a call that leaves the run the arguments that will run, so that a person judges those."""
-    if verdict.repairs or verdict.corrections:
+    """Write into a call the arguments with which it runs: a person judges those, and the history keeps them."""
+    if verdict.arguments is not None and (verdict.repairs or verdict.corrections):
         part.args, part.id = verdict.arguments, None
 
 

@@ -207,6 +207,9 @@ class _GuardedRun(Guarded):
             raise
         if invocation.limit is not None:
             raise invocation.limit
+        if outcome.ok and (outcome.repairs or outcome.corrections):
+            # The framework would tell the model that its own text was no JSON, so the history gets what ran.
+            show_effective_call(invocation.part, self._adapter_run.run.check(invocation.call))
         result = invocation.own_result(self._adapter_run, outcome) if self._on_wire else outcome.text
         return invocation.framework_result(outcome, result, is_known=is_known)
 

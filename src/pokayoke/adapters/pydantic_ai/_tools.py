@@ -37,7 +37,6 @@ from pokayoke.adapters.pydantic_ai._approvals import person_answer
 from pokayoke.adapters.pydantic_ai._model import as_json, user_text
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.steps import ToolNotStarted
-from pokayoke.core.intake.arguments import read_arguments
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.model_text import result_text
 from pokayoke.core.output.preview import build_preview
@@ -172,9 +171,6 @@ class ToolInvocation(ToolSide):
             result: what the history holds of a call that ended ok.
             is_known: False if the framework has no tool for the call.
         """
-        if outcome.repairs and isinstance(self.part.args, str) and outcome.ok:
-            # The framework would tell the model that its own text was no JSON, so the history gets the object.
-            self.part.args, self.part.id = read_arguments(self.part.args).value, None
         if outcome.ok:
             return _join_result(outcome, result, self._more, self._words)
         if self._again is not None and outcome.status == "failed":
