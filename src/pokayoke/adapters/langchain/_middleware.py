@@ -72,7 +72,9 @@ class GuardMiddleware(AgentMiddleware):
         request = _convert_messages(request)
         loop = self._loop_for_request(request)
         while (messages := loop.fit_messages(request)) is not None:
-            out = loop.shape_request(request, loop.adapter_run.run.answer_open_calls(messages))
+            if loop.has_open_calls(messages):
+                messages = loop.adapter_run.run.answer_open_calls(messages)
+            out = loop.shape_request(request, messages)
             with CapturedReply() as captured:
                 response = handler(out)
             if (taken := loop.take_response(response, captured)) is not None:
@@ -84,7 +86,9 @@ class GuardMiddleware(AgentMiddleware):
         request = _convert_messages(request)
         loop = self._loop_for_request(request)
         while (messages := loop.fit_messages(request)) is not None:
-            out = loop.shape_request(request, await loop.adapter_run.run.aanswer_open_calls(messages))
+            if loop.has_open_calls(messages):
+                messages = await loop.adapter_run.run.aanswer_open_calls(messages)
+            out = loop.shape_request(request, messages)
             with CapturedReply() as captured:
                 response = await handler(out)
             if (taken := loop.take_response(response, captured)) is not None:

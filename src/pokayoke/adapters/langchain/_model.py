@@ -23,6 +23,7 @@ from pokayoke.adapters._host.visibility import allowed_tool_choice
 from pokayoke.adapters.langchain._capture import CALL_BLOCKS, CapturedReply, finish_reason, observed_model, reply_calls
 from pokayoke.adapters.langchain._results import copy_message
 from pokayoke.core.call import Finding, ToolCall
+from pokayoke.core.context.open_calls import has_open_calls
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -57,6 +58,7 @@ class ModelLoop(ModelSide):
         self._ids: set[str] | None = None
         self._offered: tuple[list[Any], Run, Snapshot, list[Any]] | None = None
         self.corrected: BoundedCache[str, tuple[str, dict[str, Any], ToolCall]] = BoundedCache()
+        self._answered: tuple[int, Any] = (0, None)
         self.cut: BoundedCache[str, ToolCall] = BoundedCache()
         self._fitting = _WindowFitter(adapter_run, window) if window is not None else None
 
@@ -86,7 +88,7 @@ class ModelLoop(ModelSide):
 
     # -- a request -----------------------------------------------------------------------------------
 
-    def fit_messages(self, request: Any) -> list[Any] | None:
+    def fit_messages(self, request: Any) -> Sequence[Any] | None:
         """Return the messages of a request as they fit the window; None if no shorter ones do."""
         messages: list[Any] = request.messages
         if self._ids is None:
@@ -99,6 +101,14 @@ class ModelLoop(ModelSide):
         if fitted is None:
             self.adapter_run.run.tools_off("context_overflow")
         return fitted
+
+    def has_open_calls(self, messages: Sequence[Any]) -> bool:
+        """Return whether a history has calls that nobody answered; what the request before had is not read again."""
+        count, last = self._answered
+        known = count if 0 < count <= len(messages) and messages[count - 1] is last else 0
+        found = has_open_calls(messages[known:])
+        self._answered = (0, None) if found or not messages else (len(messages), messages[-1])
+        return found
 
     def shape_request(self, request: Any, messages: Sequence[Any]) -> Any:
         """Return the request as it may go out, with these messages.

@@ -62,7 +62,7 @@ class OpenCalls:
         self._messages = messages
         self._groups: list[MessageGroup] = []
         self.calls: tuple[UnansweredCall, ...] = ()
-        if not _has_open_calls(messages):
+        if not has_open_calls(messages):
             return
         maker = MessageMaker()
         for message in messages:
@@ -96,7 +96,8 @@ class OpenCalls:
         return next((call for call in same if call.id == made.id), same[0] if same else made)
 
 
-def _has_open_calls(messages: Sequence[Any]) -> bool:
+def has_open_calls(messages: Sequence[Any]) -> bool:
+    """Return whether nobody answered a call of these messages: a history, or the end of one that had none before."""
     opened: Counter[str] = Counter()
     for message in messages:
         opened.update(call.id or "" for call in calls_in(message))

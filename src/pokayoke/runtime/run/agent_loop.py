@@ -155,6 +155,8 @@ class LoopHistory:
 
     def answer_open_calls(self) -> Generator[AnswerOpenCalls, Any, None]:
         """Answer the calls that nobody answered; those at the end, behind the user's last words, are still to run."""
+        if not self._has_native_calls:
+            return
         closed = self.messages[: open_turn_start(self.messages)]
         answered = yield AnswerOpenCalls(closed)
         if answered is not closed:
