@@ -125,6 +125,7 @@ def test_a_lock_holds_what_the_project_asks_for(lock, groups):
 
 
 FRAMEWORKS = ROOT / "tests" / "frameworks"
+HOSTS = (FRAMEWORKS / "hosts", FRAMEWORKS / "chats")
 DISTRIBUTIONS = {
     "attr": "attrs",
     "agent_framework": "agent-framework-core",
@@ -138,7 +139,7 @@ DISTRIBUTIONS = {
 def lock_of(path) -> str:
     """The lock of the environment in which a test file runs: that of a framework, if it is about one."""
     if FRAMEWORKS in path.parents:
-        place = path if path.parent in (FRAMEWORKS, FRAMEWORKS / "hosts") else path.parent
+        place = path if path.parent in (FRAMEWORKS, *HOSTS) else path.parent
         stem = place.stem.removeprefix("test_").replace("_", "-")
         for name_ in environments.NAMES:
             if name_ != "plain" and (stem == name_ or stem.startswith(f"{name_}-")):
@@ -148,7 +149,7 @@ def lock_of(path) -> str:
 
 def test_the_locks_hold_what_the_tests_import():
     """What a test outside of tests/conformance imports is installed by `make test`, or by `make frameworks`."""
-    local = {path.stem for path in TESTS if "hosts" not in path.parts} | {"pokayoke", "tools"}
+    local = {path.stem for path in TESTS if path.parent not in HOSTS} | {"pokayoke", "tools"}
     missing = set()
     for path in TESTS:
         if "conformance" not in path.parts and "typing" not in path.parts:

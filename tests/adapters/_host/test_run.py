@@ -270,3 +270,27 @@ def test_a_waiting_call_takes_the_arguments_that_others_have_changed():
     pending = PendingCall(AdapterRun(pokayoke.Guard([]).run()), call, {"order": "A1"})
     assert pending.with_arguments({"order": "A1"}) is call
     assert pending.with_arguments({"order": "B2"}) == pokayoke.ToolCall("c", "refund", {"order": "B2"})
+
+
+def test_a_reply_that_is_run_again_from_a_checkpoint_has_seen_what_its_request_carried():
+    """The latest request carried the answer of the first call; the request of the first call did not."""
+    made = build_contracts([ToolDescription("put", "Put.", KEY)])
+    adapter_run, done = AdapterRun(pokayoke.Guard(made).run("r", prompt="go")), []
+    history = [{"role": "user", "content": "go"}]
+
+    def put(ident, key, told):
+        adapter_run.run.set_history(told)
+        [call] = adapter_run.take_reply([ReplyCall(ident, "put", f'{{"key": "{key}"}}')])
+        outcome = adapter_run.call(call, lambda given: done.append(given["key"]) or given)
+        function = {"name": "put", "arguments": call.arguments}
+        asked = {"role": "assistant", "tool_calls": [{"id": call.id, "type": "function", "function": function}]}
+        return call, [*told, asked, {"role": "tool", "tool_call_id": call.id, "content": outcome.text}]
+
+    first, after = put("c1", "a", history)
+    second, _ = put("c2", "b", after)
+    assert (adapter_run.is_current(first.id), adapter_run.is_current(second.id)) == (False, True)
+    adapter_run.recall_reply([second.id], [])  # the latest one: nothing changes
+    assert adapter_run.call(second, done.append).status == "replayed"
+    adapter_run.recall_reply([first.id], history)
+    assert adapter_run.call(first, done.append).status == "replayed"
+    assert done == ["a", "b"]

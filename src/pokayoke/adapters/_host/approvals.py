@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from pokayoke.adapters._host.control_flow import Invoke, not_started
 from pokayoke.adapters._host.run import AdapterRun
-from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.call import Finding, Outcome, ToolCall, Verdict
+from pokayoke.core.flow.effect_chain import means_effect
+from pokayoke.core.flow.states import hash_identity
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.state.words import say
 from pokayoke.errors import StoreError
@@ -88,7 +90,9 @@ async def call_and_answer(
 
 
 def find_question(adapter_run: AdapterRun, call: ToolCall, *, waiting: bool = False) -> Approval | None:
-    """Return the question about a call, answered or not; None if there is none, or nothing to ask.
+    """Return the latest question about a call, one that waits before one that is answered; None if there is none.
+
+    A question about a repetition is found, too, of which only the ledger knows that it has to be asked.
 
     Args:
         adapter_run: the run.
@@ -97,11 +101,28 @@ def find_question(adapter_run: AdapterRun, call: ToolCall, *, waiting: bool = Fa
     """
     run = adapter_run.run
     verdict = run.check(call)
-    if verdict.decision != "ask":
+    if verdict.arguments is None:
         return None
     about = (run.id, verdict.contract, verdict.arguments)
-    known = run.guard.approvals.list(waiting=waiting)
-    return next((one for one in known if (one.run_id, one.contract, one.arguments) == about), None)
+    known = [
+        one for one in run.guard.approvals.list(waiting=waiting) if (one.run_id, one.contract, one.arguments) == about
+    ]
+    return max(known, key=lambda one: (one.status == "waiting", one.asked_at), default=None)
+
+
+def may_repeat(adapter_run: AdapterRun, verdict: Verdict, call: ToolCall) -> bool:
+    """Return whether a call is equal to one that its caller has seen answered: only the ledger knows if that is asked.
+
+    Args:
+        adapter_run: the run.
+        verdict: what `Run.check` says of the call.
+        call: the call.
+    """
+    run, plan = adapter_run.run, adapter_run.run.snapshot.find_plan(call.name)
+    if verdict.arguments is None or isinstance(plan, Finding) or plan.contract.effect == "read":
+        return False
+    identity = hash_identity(verdict.arguments, plan.contract)
+    return any(means_effect(one, identity, plan.contract, run.snapshot) for one in run.seen.answered_calls)
 
 
 def record_denial(adapter_run: AdapterRun, call: ToolCall) -> None:

@@ -97,6 +97,8 @@ class AdapterRun:
         self.notes: dict[str, Any] = {}
         self._final = False
         self._ordering = CallOrdering()
+        self._current: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
 
     def with_run(self, run: Run) -> Self:
         """Return the same loop for another run; calls that have begun stay with the old one."""
@@ -140,7 +142,25 @@ class AdapterRun:
             return []
         self.run.seen.begin_message()
         proof = "length" if is_cut(stop_reason) else None
-        return [ToolCall(self._ids.unique_id(one.id), one.name, one.arguments, proof) for one in asked]
+        calls = [ToolCall(self._ids.unique_id(one.id), one.name, one.arguments, proof) for one in asked]
+        self._current = frozenset(one.id for one in calls)
+        return calls
+
+    def is_current(self, ident: str) -> bool:
+        """Return whether a call is one of the latest reply."""
+        return ident in self._current
+
+    def recall_reply(self, ids: Iterable[str], history: Iterable[Any]) -> None:
+        """Take up a reply of a history again, whose calls a framework runs: after a restart, or from a checkpoint.
+
+        Args:
+            ids: the ids of its calls.
+            history: what its request carried, see `Run.set_history`.
+        """
+        with self._lock:
+            if not self._current.issuperset(wanted := frozenset(ids)):
+                self.run.set_history(history)
+                self._current = wanted
 
     def final_text(self, text: str | None) -> str:
         """Return the text for the user: the model's own and what has to be added, or a fallback if it is empty."""

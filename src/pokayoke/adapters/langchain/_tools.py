@@ -29,7 +29,7 @@ from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import interrupt
 
-from pokayoke.adapters._host.approvals import waiting_questions
+from pokayoke.adapters._host.approvals import find_question, waiting_questions
 from pokayoke.adapters._host.calls import decode_call
 from pokayoke.adapters._host.frames import history_form, value_text
 from pokayoke.adapters._host.run import AdapterRun, text_for_user
@@ -42,7 +42,7 @@ from pokayoke.adapters.langchain._contracts import (
     HostException,
     StartUnknown,
 )
-from pokayoke.adapters.langchain._model import ModelLoop
+from pokayoke.adapters.langchain._model import ModelLoop, as_messages
 from pokayoke.adapters.langchain._results import answering_message, is_message, redirects_graph, result_message
 from pokayoke.adapters.langchain._wrapper import wrap_object
 from pokayoke.core.call import Finding, Outcome, ToolCall
@@ -89,6 +89,8 @@ class ToolNodeCall:
         """Find the call as the model wrote it, and the tool that runs."""
         self._adapter_run, self._request, self._on_wire = adapter_run, request, on_wire
         shown = request.tool_call
+        if not adapter_run.is_current(shown["id"] or ""):
+            self._recall_reply()
         loop: ModelLoop | None = adapter_run.notes.get("loop")
         known = None if loop is None else loop.corrected.get(shown["id"] or "")
         if known is not None and known[:2] == (shown["name"], shown["args"]):
@@ -96,7 +98,7 @@ class ToolNodeCall:
         else:
             self._call = self._decode_call(None if loop is None else loop.cut.get(shown["id"] or ""))
         self._invocation: ToolInvocation | None = None
-        self._asks, self._asked = False, 0
+        self._asks, self._asked, self._resumes = False, 0, False
         self._known: frozenset[str] = frozenset()
         self._is_newest = False
         found = adapter_run.run.snapshot.find_plan(self._call.name)
@@ -104,6 +106,7 @@ class ToolNodeCall:
             return
         contract, tool = found.contract, request.tool
         self._asks = found.asks
+        self._resumes = (found.asks or contract.effect != "read") and _is_resumed()
         if tool is None or tool.name != contract.name:  # the model has spelt the name differently
             tool = next((one for one in request.runtime.tools if one.name == contract.name), None)
         if tool is not None or (contract.handler is None and contract is not adapter_run.run.guard.pager):
@@ -120,12 +123,22 @@ class ToolNodeCall:
             return msgspec.structs.replace(call, stop_reason="length")
         return call
 
+    def _recall_reply(self) -> None:
+        """Say what the request of this call carried, which the state of the graph knows."""
+        state, ident = self._request.state, self._request.tool_call["id"]
+        messages = as_messages(state if isinstance(state, list) else read_field(state, "messages") or ())
+        for place in reversed(range(len(messages))):
+            asked = [read_field(call, "id") for call in as_sequence(read_field(messages[place], "tool_calls"))]
+            if ident in asked:
+                self._adapter_run.recall_reply(asked, messages[:place])
+                return
+
     def run(self) -> Any:
         """Return a `ToolMessage` or the tool's command; raises the exceptions by which LangGraph steers itself."""
         if self._was_refused():
             return self._send_alone_message()
         invoke = self._run_tool if self._invocation is not None else None
-        if self._asks and _is_resumed():
+        if self._resumes:
             self._known = waiting_questions(self._adapter_run.run.guard)
         try:
             outcome = self._adapter_run.call(self._call, invoke)
@@ -144,7 +157,7 @@ class ToolNodeCall:
         if self._was_refused():
             return self._send_alone_message()
         invoke = self._run_tool_async if self._invocation is not None else None
-        if self._asks and _is_resumed():
+        if self._resumes:
             self._known = await asyncio.to_thread(waiting_questions, self._adapter_run.run.guard)
         try:
             outcome = await self._adapter_run.acall(self._call, invoke)
@@ -169,7 +182,7 @@ class ToolNodeCall:
 
     async def _run_tool_async(self, arguments: dict[str, Any]) -> Any:
         assert self._invocation is not None, "there is something to run"
-        if self._asks:
+        if self._resumes:
             await asyncio.to_thread(self._count_own_questions)
         self._invocation.may_ask = self._may_ask()
         return await self._invocation.arun(arguments)
@@ -238,9 +251,11 @@ class ToolNodeCall:
 
         A task that was resumed had asked for the guard first, even if the question was answered elsewhere meanwhile.
         """
-        if not self._asks or self._asked or not _is_resumed():
+        if self._asked or not self._resumes:
             return
-        self._asked = max(1, count_answers(self._adapter_run.run.guard, self._adapter_run.run.id, _task_id()))
+        if self._asks or find_question(self._adapter_run, self._call) is not None:
+            guard, run_id = self._adapter_run.run.guard, self._adapter_run.run.id
+            self._asked = max(1, count_answers(guard, run_id, _task_id()))
         for _ in range(self._asked):
             interrupt({"question": "answered before"})
 

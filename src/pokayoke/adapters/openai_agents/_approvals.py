@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, find_question, record_denial
+from pokayoke.adapters._host.approvals import PersonAnswer, answer_question, find_question, may_repeat, record_denial
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters.openai_agents._run import current_agent_run, original_call
 from pokayoke.core.call import ToolCall, Verdict
@@ -42,7 +42,8 @@ def approval_rule(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], A
         if inspect.isawaitable(wanted):
             wanted = await wanted
         # The answer to the SDK's interruption counts for the guard, too, so the guard has to have asked before it.
-        waits = verdict.decision == "ask" and await _ask_now(adapter_run, call)
+        may_wait = verdict.decision == "ask" or may_repeat(adapter_run, verdict, call)
+        waits = may_wait and await _ask_now(adapter_run, call)
         return bool(wanted) or waits
 
     return needs_approval
@@ -51,7 +52,9 @@ def approval_rule(name: str, own: Any) -> Callable[[Any, dict[str, Any], str], A
 async def _ask_now(adapter_run: AdapterRun, call: ToolCall) -> bool:
     """Ask the guard's question about a call, so that other places show it, too; returns whether it waits."""
     question = find_question(adapter_run, call)
-    if question is not None and question.status not in {"waiting", "used"}:
+    # A yes may be for an effect before this one, which only the ledger knows; a read would use it up.
+    is_open = {"waiting", "used"} if adapter_run.is_read(call) else {"waiting", "used", "approved"}
+    if question is not None and question.status not in is_open:
         return False
     ticket = await adapter_run.run.abegin(call)
     if ticket.outcome is not None:

@@ -19,7 +19,7 @@ from agents import FunctionTool, Handoff, Model, RunConfig, Runner, RunState
 from pokayoke.adapters._host.contracts import require_contract
 from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters._host.model import texts_since_reply
-from pokayoke.adapters._host.run import AdapterRuns
+from pokayoke.adapters._host.run import AdapterRun, AdapterRuns
 from pokayoke.adapters.openai_agents._approvals import answer_interruptions, asking_run, record_denials
 from pokayoke.adapters.openai_agents._model import GuardedModel, GuardedProvider
 from pokayoke.adapters.openai_agents._run import AgentRun, agent_run_var, current_agent_run
@@ -159,7 +159,8 @@ class GuardedRunner:
         if inner is not None and getattr(type(inner), "guarded_by", None) is None and _can_act(inner):
             raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
         output = plan.contract.output
-        return guard_tool(tool, asks=plan.asks, typed=output is not None and not may_be_media(output.raw))
+        asks = plan.asks or (plan.contract.effect != "read" and plan.contract.repeat_rule == "once")
+        return guard_tool(tool, asks=asks, typed=output is not None and not may_be_media(output.raw))
 
     def _guard_handoff(self, one: Any, done: dict[int, Any]) -> Any:
         if not isinstance(one, Handoff):
@@ -199,6 +200,7 @@ class GuardedRunner:
         agent_run = self._run_for(ident, who, given)
         guarded = self._agent_for_run(agent, agent_run)
         if isinstance(given, RunState):
+            _recall_reply(agent_run.adapter_run, given)
             record_denials(agent_run.adapter_run, given)
         token = agent_run_var.set(agent_run)
         try:
@@ -239,6 +241,19 @@ class GuardedRunner:
         if not result.interruptions:
             self._runs.close_run(agent_run.ident)
         return result
+
+
+def _recall_reply(adapter_run: AdapterRun, state: Any) -> None:
+    """Say what the request carried whose calls wait in a state; a server may have known more than the state."""
+    given, responses = state._original_input, state._model_responses  # noqa: SLF001 - public nowhere
+    if not responses or state._conversation_id or state._previous_response_id:  # noqa: SLF001 - as above
+        return
+    ids = {one.call_id for one in responses[-1].output if one.type == "function_call"}
+    items = [one.to_input_item() for one in state._generated_items if one.type != "tool_approval_item"]  # noqa: SLF001 - as above
+    before = [one for one in items if one.get("call_id") not in ids]
+    adapter_run.recall_reply(
+        ids, [{"role": "user", "content": given}, *before] if isinstance(given, str) else [*given, *before]
+    )
 
 
 def _can_act(agent: Any) -> bool:

@@ -24,6 +24,7 @@ from pokayoke.adapters._host.approvals import (
 )
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.core.call import ToolCall, Verdict
+from pokayoke.core.ledger.admission import Approval
 from pokayoke.errors import StoreError
 
 
@@ -63,7 +64,9 @@ async def pass_answer(adapter_run: AdapterRun, call: ToolCall, answer: Any, meta
         metadata: as in `person_answer`.
     """
     if isinstance(answer, ToolDenied):
-        if adapter_run.run.check(call).decision == "ask":  # called, so that the run knows what was not done
+        question = await _find_question(adapter_run, call)
+        if question is not None or adapter_run.run.check(call).decision == "ask":
+            # Called, so that the run knows what was not done.
             denial = person_answer(metadata, False, answer.message)
             await call_and_answer(adapter_run, call, call_denied, lambda _: denial)
     elif isinstance(answer, ToolApproved) and answer.override_args is not None:
@@ -79,8 +82,12 @@ async def pass_answer(adapter_run: AdapterRun, call: ToolCall, answer: Any, meta
 
 async def _close_question(adapter_run: AdapterRun, call: ToolCall, answer: PersonAnswer) -> None:
     with suppress(StoreError):
-        question = await to_thread(find_question, adapter_run, call, waiting=True)
+        question = await _find_question(adapter_run, call)
         if question is not None:
             await answer_question_async(adapter_run.run.guard, question.id, answer)
             key = (await adapter_run.acall(call, call_denied)).key
             adapter_run.run.progress.matters.forget_key(key or "")
+
+
+async def _find_question(adapter_run: AdapterRun, call: ToolCall) -> Approval | None:
+    return await to_thread(find_question, adapter_run, call, waiting=True)

@@ -7,6 +7,7 @@ how its message ended.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -84,8 +85,7 @@ class RunModelSide(ModelSide):
     def shape_request(self, request: ModelRequestContext) -> ModelRequestContext:
         """Begin a request: hide tools and add the instruction, or take all tools away, if that is due."""
         messages = [*map(self._frame_results, request.messages)] if self._on_wire else request.messages
-        history = [part for message in messages for part in _as_chat(message)]
-        shape = self.begin_request(self.adapter_run, history=history)
+        shape = self.begin_request(self.adapter_run, history=_as_chats(messages))
         parameters = request.model_request_parameters
         offered = self._visible_tools(parameters.function_tools)
         self.is_streaming, self._stream = request.streaming, None
@@ -107,6 +107,11 @@ class RunModelSide(ModelSide):
             told = [ModelRequest(parts=[UserPromptPart(shape.instruction)])] if shape.instruction else []
             changed["messages"] = [*map(_fill_silent_reply, messages), *told]
         return replace(request, **changed) if changed else request
+
+    def recall_reply(self, messages: list[ModelMessage], response: ModelResponse) -> None:
+        """Take up the reply of a history again whose calls are open."""
+        before = itertools.takewhile(lambda one: one is not response, messages)
+        self.adapter_run.recall_reply((part.tool_call_id for part in response.tool_calls), _as_chats(before))
 
     def _frame_results(self, message: ModelMessage) -> ModelMessage:
         """Return a message with its results as the model reads them."""
@@ -459,6 +464,10 @@ def _is_silent(one: ModelMessage) -> bool:
 def _fill_silent_reply(one: ModelMessage) -> ModelMessage:
     """Return a message, a silent one with a text: providers that demand alternating roles refuse an empty reply."""
     return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if _is_silent(one) else one
+
+
+def _as_chats(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
+    return [part for message in messages for part in _as_chat(message)]
 
 
 def _as_chat(message: Any) -> Iterator[dict[str, Any]]:

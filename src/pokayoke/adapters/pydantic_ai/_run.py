@@ -128,6 +128,7 @@ class _GuardedRun(Guarded):
         if response is None or response is self._model.response:
             return node
         response = node.model_response = copy_reply(ctx.messages, response)
+        self._model.recall_reply(ctx.messages, response)
         names = framework_names(self._adapter_run.run, ctx, response.tool_calls)
         for part, name in zip(response.tool_calls, names, strict=True):
             part.tool_name = name

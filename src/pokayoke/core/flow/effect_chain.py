@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pokayoke.core.call import Finding
+from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.environment import CallEnvironment
-from pokayoke.core.flow.plan import CallPlan
+from pokayoke.core.flow.plan import CallPlan, Snapshot
 from pokayoke.core.flow.repetition import FIRST, Repetition, Sighting, decide_repetition, sight_answer
 from pokayoke.core.flow.seen_history import AnsweredCall
 from pokayoke.core.flow.states import PreparedCall, hash_identity, identity_hash
@@ -160,20 +161,24 @@ class EffectChain:
         return sight_answer(record, self._marks, self._env.caller, self._prepared.call.id, self._is_equal)
 
     def _is_equal(self, one: AnsweredCall) -> bool:
-        """Return whether a call of a history means the same effect."""
         contract, call = self._plan.contract, self._prepared.call
-        if one.name != call.name:
-            found = self._env.snapshot.find_plan(one.name)
-            if isinstance(found, Finding) or found.contract.name != contract.name:
-                return False
-        if one.arguments == call.arguments:
+        if (one.name, one.arguments) == (call.name, call.arguments):
             return True
-        try:
-            given: Any = one.arguments
-            sent: Any = msgspec.json.decode(given or "{}") if isinstance(given, (str, bytes)) else given or {}
-            return hash_identity(sent, contract) == identity_hash(self._prepared, contract)
-        except (TypeError, ValueError, RecursionError):  # no object of JSON values: it was corrected, or refused
+        return means_effect(one, identity_hash(self._prepared, contract), contract, self._env.snapshot)
+
+
+def means_effect(one: AnsweredCall, identity: str, contract: Contract, snapshot: Snapshot) -> bool:
+    """Return whether a call of a history means the effect of this identity, see `hash_identity`."""
+    if one.name != contract.name:
+        found = snapshot.find_plan(one.name)
+        if isinstance(found, Finding) or found.contract.name != contract.name:
             return False
+    try:
+        given: Any = one.arguments
+        sent: Any = msgspec.json.decode(given or "{}") if isinstance(given, (str, bytes)) else given or {}
+        return hash_identity(sent, contract) == identity
+    except (TypeError, ValueError, RecursionError):  # no object of JSON values: it was corrected, or refused
+        return False
 
 
 def _answer_from(record: Record) -> Admission:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pokayoke.core.call import Outcome
 from pokayoke.core.flow.repetition import CallerView, HandedAnswer
-from pokayoke.core.flow.seen_history import SeenHistory, read_seen_history
+from pokayoke.core.flow.seen_history import AnsweredCall, SeenHistory, read_seen_history
 from pokayoke.core.host_input import as_history
 from pokayoke.runtime.threads.forks import on_fork
 
@@ -60,6 +60,11 @@ class SeenAnswers:
         self._history, self._history_turn, self._is_exact = cache(lambda: read_seen_history(kept)), turn, is_exact
         if is_exact:
             self.begin_message()
+
+    @property
+    def answered_calls(self) -> Sequence[AnsweredCall]:
+        """The answered calls of the history that a caller has seen; none if no history is known."""
+        return () if self._history is None else self._history().calls
 
     def begin_message(self) -> None:
         """Count the calls to come, until the next time, as those of one message of the model."""
