@@ -192,6 +192,38 @@ def test_every_sentence_that_the_user_reads_may_be_the_hosts_own(play, name, mod
     assert re.findall("[A-Za-z]{2,}", re.sub("«[a-z_]+»|refund|invent", "", seen.text)) == []
 
 
+# -- how a tool says no --------------------------------------------------------------------------------
+
+
+class DecliningShop(Shop):
+    """A shop whose refunds are declined; an order `B2` by an error that follows another one."""
+
+    def functions(self, names=None):
+        """The refund alone."""
+
+        def refund(order_id: str, amount: int) -> dict:
+            """Refund an order."""
+            if order_id == "B2":
+                try:
+                    return {}[order_id]
+                except KeyError as error:
+                    raise pokayoke.ToolError("The card was declined.") from error
+            raise pokayoke.ToolError("The card was declined.")
+
+        return [refund]
+
+
+@modes
+@pytest.mark.parametrize(
+    ("order", "effect"), [("A1", "Nothing was changed."), ("B2", "It is not known whether it took effect.")]
+)
+def test_a_tool_that_says_no_says_that_nothing_happened_unless_another_error_came_first(play, mode, order, effect):
+    """The model reads the tool's own text, and what it proves, however the framework has carried the exception."""
+    refund = ("call_1", "refund", {"order_id": order, "amount": 5})
+    seen = play(calls(refund), Turn("Done."), shop=DecliningShop, mode=mode, declares=False)
+    assert f"refund failed: The card was declined. {effect}" in seen.answers[0]
+
+
 # -- what the provider counts ------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from source import ROOT, name
 
+from tools.environments import NAMES
 from tools.examples import PAGES, SHOWN_ONLY, has_runnable_blocks, host_of, missing_requirements, read_blocks, run_page
 
 PROSE = [*PAGES, *(ROOT / f"{page}.md" for page in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
@@ -107,3 +108,11 @@ def test_the_changelog_has_one_change_per_bullet():
     assert {line for line in lines if line.startswith("#")} <= {"### Added", "### Changed", "### Fixed"}
     bullets = [line for line in lines if line.startswith("- ")]
     assert [line for line in bullets if ";" in line or not line.endswith(".")] == []
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "plain"])
+def test_an_adapters_page_says_how_a_wish_and_a_no_are_told(name):
+    """Each has both sections, which point to the page that has the rules."""
+    text = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+    for heading, page in (("When the user wants it twice", "wanted-twice"), ("How a tool says no", "saying-no")):
+        assert f"]({page}.md)" in text.split(f"\n## {heading}\n")[1].split("\n## ")[0]

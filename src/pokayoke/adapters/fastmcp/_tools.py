@@ -118,6 +118,8 @@ def message(outcome: Outcome) -> Any:
 
 async def _run_tool(call_next: Any, context: Any) -> Any:
     """Run a tool; raise for each of FastMCP's exceptions the one that says whether the tool has started."""
+    raised: FastMCPToolError | None = None
+    result: Any = None
     try:
         result = await call_next(context)
     except NotFoundError as missing:
@@ -131,7 +133,9 @@ async def _run_tool(call_next: Any, context: Any) -> Any:
             raise DirectAnswer(None, problem) from None
         raise
     except FastMCPToolError as failed:
-        return _refused_value(failed)
+        raised = failed
+    if raised is not None:  # here, where no exception is handled: what the tool has raised keeps its own context
+        return _refused_value(raised)
     if isinstance(result, InputRequiredToolResult) or not isinstance(result, ToolResult):
         raise DirectAnswer(result)
     return result
@@ -141,13 +145,13 @@ def _refused_value(failed: FastMCPToolError) -> Any:
     """Return the value of a tool that ran, where it was FastMCP that refused it; raise what the tool has raised."""
     cause = failed.__cause__
     if cause is None:
-        raise ToolError(str(failed)) from None
+        raise ToolError(str(failed), effect="unknown")
     if isinstance(cause, PydanticSerializationError):
         return _UNSERIALISABLE
     frame = [*walk_tb(cause.__traceback__)][-1][0]
     if frame.f_code is ToolResult.__init__.__code__:
         return frame.f_locals["structured_content"]
-    raise cause from None  # FastMCP has put its text into a message for the client
+    raise cause  # FastMCP has put its text into a message for the client
 
 
 def _tool_value(result: Any) -> Any:
