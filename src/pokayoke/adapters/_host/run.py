@@ -157,8 +157,9 @@ class AdapterRun:
             ids: the ids of its calls.
             history: what its request carried, see `Run.set_history`.
         """
+        wanted: frozenset[str] = frozenset(ids)
         with self._lock:
-            if not self._current.issuperset(wanted := frozenset(ids)):
+            if not self._current.issuperset(wanted):
                 self.run.set_history(history)
                 self._current = wanted
 
