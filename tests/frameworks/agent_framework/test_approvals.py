@@ -183,3 +183,19 @@ async def test_without_a_session_the_model_is_told_that_a_person_is_asked(tools,
     assert "I asked somebody." in response.text
     assert len(guard.approvals.list()) == 1
     assert done == []
+
+
+@pytest.mark.parametrize("yes", [True, False])
+async def test_a_write_that_a_user_wants_once_more_is_a_request_for_approval(tools, done, yes):
+    """A write that repeats only if a person says so asks in a later turn of a session, and a yes is for one more."""
+    client = Scripted([("call_1", "refund", REFUND)], "Done.", [("call_2", "refund", REFUND)], "Done again.")
+    agent, guard = guarded_write(tools, client, fields={"refund": {"repeats": "once"}})
+    session = agent.create_session()
+    assert not (await agent.run("Refund A1.", session=session)).user_input_requests
+    asked = await agent.run("Once more.", session=session)
+    (request,) = asked.user_input_requests
+    assert len(done) == 1
+    answer = request.to_function_approval_response(approved=yes)
+    await agent.run(Message("user", [answer]), session=session)
+    assert len(done) == 1 + yes
+    assert guard.approvals.list() == ()

@@ -135,3 +135,18 @@ async def test_a_rule_of_adks_own_gate_and_the_person_see_what_will_run(shop, ar
     assert question.args["originalFunctionCall"]["args"] == {"order_id": "A1", "amount": 500}
     assert text(await say(run, answer(question, True))) == "Done."
     assert [one["amount"] for one in shop.happened()] == [500]
+
+
+@pytest.mark.parametrize("yes", [True, False])
+async def test_a_write_that_a_user_wants_once_more_is_a_confirmation(shop, yes):
+    """A write that repeats only if a person says so pauses the run in a later turn, and a yes is for one more."""
+    tools, guard = picked(shop, "refund", fields={"refund": {"repeats": "once"}})
+    asks = [("refund", {"order_id": "A1", "amount": 5})]
+    agent = LlmAgent(name="clerk", model=Script(turns=[asks, "Done.", asks, "Done again."]), tools=tools)
+    run = runner(agent, guard)
+    assert questions(await say(run)) == []
+    (question,) = questions(await say(run, "Once more."))
+    assert len(shop.happened()) == 1
+    await say(run, answer(question, yes))
+    assert len(shop.happened()) == 1 + yes
+    assert guard.approvals.list() == ()

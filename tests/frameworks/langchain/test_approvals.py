@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 
 import pokayoke
 from pokayoke.adapters.langchain import GuardMiddleware, contracts
+from pokayoke.adapters.langchain._approvals import take_answer
 from pokayoke.core.state.words import QUESTION_WORDS
 from pokayoke.stores.base import RecordQuery
 
@@ -25,24 +26,16 @@ ASKING = {"refund": {"approval": True}}
 def test_the_question_and_what_is_wrong_with_an_answer_may_be_the_hosts_own(shop):
     """Every word that a person reads is from the table: the question, and why an answer was none."""
     words = {key: f"«{key}»" + "".join(re.findall(r"\{\w+\}", text)) for key, text in QUESTION_WORDS.items()}
-    model = Script(turns=[together(REFUND, asks("refund", "c2", order="B2", amount=5))])
-    guard = pokayoke.Guard(contracts(shop.tools, fields=ASKING), config={"words": words})
-    guarded = GuardMiddleware(guard)
-    chat, tools = guarded.bind(model, shop.tools), guarded.tool_node(shop.tools)
-
-    def step(state):
-        said = chat.invoke(state["messages"])
-        return {"messages": [said, *tools.invoke({"messages": [*state["messages"], said]})["messages"]]}
-
-    graph = StateGraph(MessagesState).add_node("step", step).add_edge(START, "step")
-    app = graph.compile(checkpointer=InMemorySaver())
-    (asked, *_) = waiting(app.invoke(GO, THREAD))
+    model, saver = Script(turns=[REFUND]), InMemorySaver()
+    agent, guard = agent_of(model, shop.tools, fields=ASKING, config={"words": words}, checkpointer=saver)
+    (asked,) = waiting(agent.invoke(GO, THREAD))
     assert asked.value["question"] == "«may_run»refund"
-    seen = [
-        waiting(app.invoke(Command(resume=value), THREAD))[0].value["problem"]
-        for value in ("well", True, {"ap-0": True})
+    ident = asked.value["approval"]
+    told = [
+        take_answer(guard, ident, answer, alone=alone, is_meant=False, place="t/1")
+        for answer, alone in (("well", True), (True, False), (True, True), ({"ap-0": True}, True))
     ]
-    assert seen == ["«no_answer»", "«which_call»", f"«unanswered»{asked.value['approval']}"]
+    assert told == ["«no_answer»", "«which_call»", "«early_answer»", f"«unanswered»{ident}"]
 
 
 def test_a_person_says_no(shop):
@@ -321,3 +314,55 @@ def test_a_middleware_that_asks_a_person_judges_what_will_run(shop, name, given,
     assert shop.done == [("refund", "A1", 500)]
     (call,) = [event for event in traced if event["event"] == "tool_call"]
     assert bool(call.get("corrections")) == (given != {"order": "A1", "amount": 500})
+
+
+@pytest.mark.parametrize("yes", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_write_that_a_user_wants_once_more_is_asked_about(shop, tmp_path, yes, durable):
+    """A write that repeats only if a person says so interrupts the graph in a later turn, and a yes is for one more."""
+    url = f"sqlite:///{tmp_path}/l.db" if durable else None
+    if url:
+        pokayoke.open_store(url, create=True).close()
+    again = asks("refund", "c2", order="A1", amount=5)
+    fields = {"refund": {"repeats": "once"}}
+    model = Script(turns=[REFUND, "Done.", again, "Done again."])
+    agent, guard = agent_of(model, shop.tools, fields=fields, store=url, checkpointer=InMemorySaver())
+    assert "__interrupt__" not in agent.invoke(GO, THREAD)
+    (asked,) = waiting(agent.invoke({"messages": [("user", "Once more.")]}, THREAD))
+    assert (asked.value["tool"], len(shop.done)) == ("refund", 1)
+    ended = agent.invoke(Command(resume=yes), THREAD)
+    assert len(shop.done) == 1 + yes
+    assert ("Not done: refund" in ended["messages"][-1].text) is not yes
+    assert guard.approvals.list() == ()
+
+
+def test_without_a_checkpointer_a_repetition_is_replayed(shop):
+    """A graph that cannot wait asks nobody: the model reads that the write was not run again."""
+    model = Script(turns=[REFUND, "Done.", asks("refund", "c2", order="A1", amount=5), "Done again."])
+    agent, _ = agent_of(model, shop.tools, fields={"refund": {"repeats": "once"}})
+    first = agent.invoke(GO, THREAD)
+    ended = agent.invoke({"messages": [*first["messages"], ("user", "Once more.")]}, THREAD)
+    assert answers(ended)[1].startswith("Not run again")
+    assert len(shop.done) == 1
+
+
+def test_a_tool_that_asks_by_itself_reads_its_own_answer_beside_a_question_about_a_repetition(shop):
+    """The guard's question about a repetition comes first, and the tool's own question gets the second answer."""
+    got = []
+
+    @tool
+    def refund(order: str, amount: int) -> str:
+        """Refund an order."""
+        got.append(interrupt("which account?"))
+        return "refunded"
+
+    again = asks("refund", "c2", order="A1", amount=5)
+    model = Script(turns=[REFUND, "Done.", again, "Done again."])
+    agent, _ = agent_of(model, [refund], fields={"refund": {"repeats": "once"}}, checkpointer=InMemorySaver())
+    agent.invoke(GO, THREAD)
+    agent.invoke(Command(resume="giro"), THREAD)
+    agent.invoke({"messages": [("user", "Once more.")]}, THREAD)
+    (own,) = waiting(agent.invoke(Command(resume=True), THREAD))
+    assert own.value == "which account?"
+    agent.invoke(Command(resume="savings"), THREAD)
+    assert got == ["giro", "savings"]

@@ -240,3 +240,55 @@ async def test_an_interrupted_run_goes_on_on_behalf_of_whoever_calls_now(ident, 
     result = await runner.run(agent, state, run_config=QUIET, **who, **ident)
     assert result.final_output.startswith("Done.")
     assert log == paid
+
+
+async def _refund_twice(tmp_path, *, durable):
+    """A run that has refunded A1 once, and an interruption about the second time."""
+    url = f"sqlite:///{tmp_path}/l.db" if durable else None
+    if url:
+        pokayoke.open_store(url, create=True).close()
+    log = []
+    tools = made(log)
+    fields = {tool.name: {"output_schema": "text"} for tool in tools}
+    fields["refund"]["repeats"] = "once"
+    guard = pokayoke.Guard(contracts(tools, reads=["find"], fields=fields), store=url)
+    turns = [*SCRIPT, [ask(*REFUND, call_id="call_2")], [assistant_message("Done again.")]]
+    agent, runner = agent_of(turns, tools), GuardedRunner(guard)
+    first = await runner.run(agent, "Refund A1.", run_id="r1", run_config=QUIET)
+    assert not first.interruptions
+    given = [*first.to_input_list(), {"role": "user", "content": "Once more."}]
+    asked = await runner.run(agent, given, run_id="r1", run_config=QUIET)
+    assert [item.tool_name for item in asked.interruptions] == ["refund"]
+    assert log == ["A1"]
+    return runner, agent, asked.to_state(), log
+
+
+@pytest.mark.parametrize("how", ["yes", "no", "elsewhere"])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_write_that_a_user_wants_once_more_interrupts_the_run(tmp_path, how, durable):
+    """A write that repeats only if a person says so is asked about in a later turn, and a yes is for one more."""
+    runner, agent, state, log = await _refund_twice(tmp_path, durable=durable)
+    (question,) = runner.guard.approvals.list()
+    if how == "elsewhere":
+        runner.guard.approvals.approve(question.id)
+        assert runner.decide(state)
+    else:
+        item = state.get_interruptions()[0]
+        state.approve(item) if how == "yes" else state.reject(item)
+    ended = await runner.run(agent, state, run_id="r1", run_config=QUIET)
+    assert log == ["A1"] * (1 + (how != "no"))
+    assert not ended.interruptions
+    assert ("Not done: refund" in ended.final_output) is (how == "no")
+    assert runner.guard.approvals.list() == ()
+
+
+async def test_each_further_time_is_a_question_of_its_own(tmp_path):
+    """A yes to the second refund is none to the third: the next turn interrupts the run again."""
+    runner, agent, state, log = await _refund_twice(tmp_path, durable=False)
+    state.approve(state.get_interruptions()[0])
+    second = await runner.run(agent, state, run_id="r1", run_config=QUIET)
+    given = [*second.to_input_list(), {"role": "user", "content": "And a third time."}]
+    third = agent_of([[ask(*REFUND, call_id="call_3")]], agent.tools)
+    asked = await runner.run(third, given, run_id="r1", run_config=QUIET)
+    assert [item.tool_name for item in asked.interruptions] == ["refund"]
+    assert log == ["A1", "A1"]

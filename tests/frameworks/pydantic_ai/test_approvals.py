@@ -232,3 +232,37 @@ async def test_another_capability_may_answer_for_a_person_within_the_run():
     assert (await agent.run("go")).output == "Done."
     assert shop.done == [("refund", "A1", 5)]
     assert [one.status for one in guard.approvals.list(waiting=False)] == ["approved"]
+
+
+@pytest.mark.parametrize("yes", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_write_that_a_user_wants_once_more_is_deferred(tmp_path, yes, durable):
+    """A write that repeats only if a person says so ends the run in a later turn, and a yes is for one more."""
+    url = f"sqlite:///{tmp_path}/l.db" if durable else None
+    if url:
+        pokayoke.open_store(url, create=True).close()
+    shop = Shop()
+    script = Script([REFUND], "Done.", [call("refund", "c2", order="A1", amount=5)], "Done again.")
+    fields = {"refund": {"repeats": "once"}}
+    output = [str, DeferredToolRequests]
+    agent, guard = guarded([shop.refund], script, reads=(), fields=fields, store=url, output_type=output)
+    first = await agent.run("go", conversation_id="a")
+    waiting = await agent.run("Once more.", message_history=first.all_messages(), conversation_id="a")
+    assert [one.tool_name for one in waiting.output.approvals] == ["refund"]
+    assert len(shop.done) == 1
+    answers = DeferredToolResults(approvals={"c2": yes})
+    ended = await agent.run(message_history=waiting.all_messages(), deferred_tool_results=answers, conversation_id="a")
+    assert len(shop.done) == 1 + yes
+    assert guard.approvals.list() == ()
+    assert ("refund" in ended.output) is not yes
+
+
+async def test_an_agent_that_defers_nothing_replays_a_repetition():
+    """Where nothing takes a deferred call, the model reads that the write was not run again."""
+    shop = Shop()
+    script = Script([REFUND], "Done.", [call("refund", "c2", order="A1", amount=5)], "Done again.")
+    agent, _ = guarded([shop.refund], script, reads=(), fields={"refund": {"repeats": "once"}})
+    first = await agent.run("go", conversation_id="a")
+    await agent.run("Once more.", message_history=first.all_messages(), conversation_id="a")
+    assert script.answers[-1].startswith("Not run again")
+    assert len(shop.done) == 1

@@ -81,7 +81,9 @@ class AgentRuns:
         who = dict(self._who(session)) if self._who is not None else {}
         if session is None:
             return self._runs.run_for(ident or uuid.uuid4().hex, durable=False, **who)
-        return self._runs.run_for(session.session_id, **who)
+        adapter_run = self._runs.run_for(session.session_id, **who)
+        adapter_run.run.can_ask = True  # a session is what the framework takes answers in
+        return adapter_run
 
     def agent_run_for(self, context: ChatContext) -> AgentRun | None:
         """Return what a model request belongs to; None if it has no tools, so that no call can run."""

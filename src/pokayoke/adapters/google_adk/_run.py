@@ -23,6 +23,7 @@ from pokayoke.adapters.google_adk._contracts import is_framework_tool
 from pokayoke.adapters.google_adk._model import PagingTool, model_side, original_calls_var, require_client
 from pokayoke.adapters.google_adk._tools import (
     ON_WIRE,
+    is_node,
     pass_unguarded_tool,
     pending_call_var,
     result_for_adk,
@@ -114,6 +115,9 @@ class GuardPlugin(BasePlugin):
     async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any) -> Any:
         """Answer a call that must not run; announce any other, so that the guard waits for it at its tool."""
         adapter_run = self._run_of(tool_context)
+        run = adapter_run.run
+        if not is_node(tool_context):
+            run.can_ask = True
         ident = tool_context.function_call_id or ""
         written = model_side(adapter_run).written.pop(ident)
         if written is None:
@@ -121,7 +125,6 @@ class GuardPlugin(BasePlugin):
         else:  # a plugin before this one may have changed the arguments
             is_encoded = is_encoded_call(written.arguments)
             call = written.call if is_encoded else written.with_arguments(dict(tool_args))
-        run = adapter_run.run
         contract = run.snapshot.find_contract(call.name)
         nested = (tool_context.session.id, f"{run.id}/{tool.name}") if isinstance(tool, AgentTool) else None
         _outer_run_var.set(nested)

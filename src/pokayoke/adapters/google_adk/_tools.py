@@ -81,7 +81,7 @@ class GuardedRunAsync:
         if outcome.status == "ok" and self._tool.is_long_running and not tool.result:
             return tool.result  # its answer comes later, from the application
         answer = result_for_adk(outcome, context)
-        if _is_node(context):
+        if is_node(context):
             return tool.returned if outcome.status == "ok" else answer
         if adapter_run.notes.get(ON_WIRE) and not tool.media:
             forms = (_as_response(tool.result), _as_response(outcome.value))
@@ -123,11 +123,11 @@ class _ToolInvocation(ToolSide):
     @property
     def may_ask(self) -> bool:
         """True if ADK can ask a person about this call: nodes of a workflow cannot, and each call only once."""
-        return self.answer is None and not _is_node(self._context)
+        return self.answer is None and not is_node(self._context)
 
     def person_answer(self, approval: str) -> PersonAnswer | None:  # noqa: ARG002 - ADK knows one question per call
         """Return the answer that came with the call."""
-        return None if _is_node(self._context) else self.answer
+        return None if is_node(self._context) else self.answer
 
     async def run_tool(self, arguments: dict[str, Any]) -> Any:
         """Run the tool; one that pauses is raised as not started, so that its claim is given back."""
@@ -158,14 +158,15 @@ def result_for_adk(outcome: Outcome, context: Any) -> Any:
     Raises:
         ToolError: that node gets no value; its workflow must not go on with anything else.
     """
-    if not _is_node(context):
+    if not is_node(context):
         return function_response(outcome)
     if not outcome.ok:
         raise ToolError(outcome.text)
     return outcome.value
 
 
-def _is_node(context: Any) -> bool:
+def is_node(context: Any) -> bool:
+    """Return whether a call is a node of a workflow, which can ask nobody."""
     return type(getattr(context, "node", None)).__name__ == "_ToolNode"  # it has no public name
 
 

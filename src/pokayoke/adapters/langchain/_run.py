@@ -43,7 +43,7 @@ class GraphRuns(AdapterRuns):
         part = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
         who = self._who(config) if self._who is not None else {}
         if (thread := conf.get("thread_id")) is not None:
-            return self.run_for(str(thread), part=part, taken=_known_ids(state), **who)
+            return _let_ask(self.run_for(str(thread), part=part, taken=_known_ids(state), **who), conf)
         # The nodes of an invocation share one control, and so do the graphs inside them.
         control = getattr(conf.get("__pregel_runtime"), "control", None)
         if control is None:
@@ -51,11 +51,25 @@ class GraphRuns(AdapterRuns):
                 "outside of a graph a run needs an id: pass config={'configurable': {'thread_id': ...}} to invoke()"
             )
         ident = f"invocation {id(control)}"
-        adapter_run = self.run_for(ident, durable=False, taken=_known_ids(state), life=control, **who)
+        adapter_run = _let_ask(self.run_for(ident, durable=False, taken=_known_ids(state), life=control, **who), conf)
         if not part:
             return adapter_run
         is_named = not self.guard.store.durable  # a durable store would treat this id as one that a restart knows
-        return self.run_for(adapter_run.run.id, durable=is_named, part=part, taken=_known_ids(state), **who)
+        return _let_ask(
+            self.run_for(adapter_run.run.id, durable=is_named, part=part, taken=_known_ids(state), **who), conf
+        )
+
+
+def can_interrupt(conf: Mapping[str, Any]) -> bool:
+    """Return whether a graph can wait for a person; without a checkpointer it could never go on."""
+    return conf.get("__pregel_checkpointer") is not None
+
+
+def _let_ask(adapter_run: AdapterRun, conf: Mapping[str, Any]) -> AdapterRun:
+    """Return the run, whose questions become interrupts where the graph can wait."""
+    if can_interrupt(conf):
+        adapter_run.run.can_ask = True
+    return adapter_run
 
 
 def _known_ids(state: Any) -> Iterator[str]:

@@ -44,6 +44,7 @@ from pokayoke.adapters.langchain._contracts import (
 )
 from pokayoke.adapters.langchain._model import ModelLoop, as_messages
 from pokayoke.adapters.langchain._results import answering_message, is_message, redirects_graph, result_message
+from pokayoke.adapters.langchain._run import can_interrupt
 from pokayoke.adapters.langchain._wrapper import wrap_object
 from pokayoke.core.call import Finding, Outcome, ToolCall
 from pokayoke.core.contract.contract import Contract
@@ -227,9 +228,7 @@ class ToolNodeCall:
     def _can_ask(self, outcome: Outcome) -> bool:
         """Return whether the graph can wait for a person; without a checkpointer it could never go on."""
         return (
-            outcome.status == "pending"
-            and outcome.approval is not None
-            and get_config()["configurable"].get("__pregel_checkpointer") is not None
+            outcome.status == "pending" and outcome.approval is not None and can_interrupt(get_config()["configurable"])
         )
 
     def _ask_person(self, outcome: Outcome, problem: str) -> Any:

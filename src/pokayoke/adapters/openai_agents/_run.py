@@ -74,6 +74,7 @@ class AgentRun:
         known = self._adapter_run
         if known is None or not self.runs.has_run(known, self.ident):
             known = self._adapter_run = self.runs.run_for(self.ident, durable=self.durable, **self.who)
+            known.run.can_ask = True  # a question interrupts the SDK's run
         return known
 
     def take_user_texts(self) -> list[str]:

@@ -113,6 +113,7 @@ class _GuardedRun(Guarded):
         durable = self._guard.store.durable
         name = ident if known or not durable else None
         run = await to_thread(self._guard.run, name, **who) if durable else self._guard.run(name, **who)
+        run.can_ask = run.can_ask or self._may_defer(ctx)
         self._adapter_run = AdapterRun(run, through=CONTROL_EXCEPTIONS, taken=known_ids(ctx.messages))
         self._model = RunModelSide(self._adapter_run, on_wire=self._on_wire)
         if (prompt := ctx.prompt if ctx.prompt is not None else prompt_at_end(ctx.messages)) is not None:
@@ -121,6 +122,10 @@ class _GuardedRun(Guarded):
             return await handler()
         finally:
             run.close()
+
+    def _may_defer(self, ctx: RunContext[Any]) -> bool:
+        """Return whether a call that waits for a person ends the run."""
+        return may_defer(ctx) if self._defer is None else self._defer
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:
         """Take the open calls of the history that a run continues, and pass on the answers of people."""
@@ -200,7 +205,7 @@ class _GuardedRun(Guarded):
         is_known = not is_placeholder(tool_def)
         try:
             outcome = await invocation.take_call(self._adapter_run, invocation.call, has_tool=is_known)
-            if outcome.status == "pending" and (may_defer(ctx) if self._defer is None else self._defer):
+            if outcome.status == "pending" and self._may_defer(ctx):
                 question = question_text(self._guard, outcome.tool)
                 raise ApprovalRequired({"approval": outcome.approval, "message": question})
         except CONTROL_EXCEPTIONS:
