@@ -172,6 +172,17 @@ async def test_the_history_holds_the_guards_text_where_it_is_no_plain_result(nam
     assert (text if isinstance(text, str) else text[0]["text"]) == plain[0]
 
 
+async def test_a_tool_that_the_agent_does_not_have_is_answered_as_with_the_default():
+    """A contract alone makes no result: the guard's text about the missing tool is not framed."""
+    read = {}
+    for frame in ("history", "wire"):
+        model = ScriptedModel([[CALLS["object"]], [assistant_message("Done.")]])
+        await runner_of(frame).run(agent_of(model, [say]), "go", run_config=QUIET)
+        read[frame] = [one["output"] for one in model.calls[-1].input if one.get("type") == "function_call_output"]
+    assert read["wire"] == read["history"]
+    assert "not among your tools" in read["wire"][0]
+
+
 async def test_a_replay_stays_as_it_is():
     """A repeated write is replayed with the same text in history and request."""
     ended, _, read = await run("wire", CALLS["write"], ask("refund", '{"order": "A1"}', "call_2"))

@@ -26,6 +26,7 @@ from agents import (
 )
 from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
 from agents.exceptions import ModelBehaviorError
+from msgspec import structs
 
 from pokayoke.adapters._host.approvals import PersonAnswer, call_and_answer
 from pokayoke.adapters._host.control_flow import invoke_without_tool, not_started
@@ -373,10 +374,11 @@ async def _answer_unknown_call(context: Any, text: str) -> Any:
         return refuse_handoff(run, call, wrong).text
     invoke = invoke_without_tool(run, call.name)
     outcome = await adapter_run.acall(call, invoke)
-    if invoke is None:
-        return _framework_result(agent_run, call.name, outcome)
-    known = agent_run.offered.by_name if agent_run.offered is not None else ()
-    return f"{outcome.tool} is not among your tools now. There are: {', '.join(known) or 'none'}.\n{outcome.text}"
+    if invoke is not None:
+        known = agent_run.offered.by_name if agent_run.offered is not None else ()
+        said = f"{outcome.tool} is not among your tools now. There are: {', '.join(known) or 'none'}."
+        outcome = structs.replace(outcome, text=f"{said}\n{outcome.text}")
+    return _framework_result(agent_run, call.name, outcome)
 
 
 def unknown_tool(name: str) -> Any:
