@@ -31,6 +31,7 @@ PARTS = {
     "recipe": "comparisons.recipe",
     "reading": "comparisons.reading",
     "stores": "stores.durable",
+    "postgres": "postgres.shared",
     "peer": "comparisons.peer",
     "concurrency": "concurrency.at_once",
     "start": "processes.starting",
