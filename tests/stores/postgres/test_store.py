@@ -19,13 +19,16 @@ from pgacts import done, line, wish
 from pgserver import SERVER, Missing, empty_schema, joined
 from tcpproxy import Proxy
 
+from pokayoke.core.ledger.admission import Charge
 from pokayoke.errors import StoreError
+from pokayoke.stores.postgres import exchange, transaction
 from pokayoke.stores.postgres import pool as postgres_link
 from pokayoke.stores.postgres import store as postgres
 from pokayoke.stores.postgres.store import PostgresStore
 from pokayoke.stores.postgres.transaction import lock_statement
 from pokayoke.stores.postgres.url import parse_url
 from pokayoke.stores.sql import migrations as schema
+from pokayoke.stores.sql.dialect import POSTGRES
 from pokayoke.stores.sql.statements import MIGRATION, AdvisoryLock
 from pokayoke.stores.values import RecordQuery
 
@@ -55,6 +58,12 @@ def sql(url, text, *values):
     with psycopg.connect(url, autocommit=True) as conn:
         cursor = conn.execute(text, values)
         return cursor.fetchall() if cursor.description else []
+
+
+def hold(conn, name):
+    """Take a lock of the store beside it."""
+    statement, values = lock_statement((AdvisoryLock(name),))
+    conn.execute(POSTGRES.with_placeholders(statement), values)
 
 
 # -- the URL --------------------------------------------------------------------------------------
@@ -235,7 +244,7 @@ def test_an_act_that_waited_for_a_migration_looks_after_it(store, url):
 
     thread = threading.Thread(target=act)
     with psycopg.connect(url) as conn:
-        conn.execute(*lock_statement((AdvisoryLock(MIGRATION),)))
+        hold(conn, MIGRATION)
         conn.execute("UPDATE pokayoke_meta SET value = '9999' WHERE name = 'schema_version'")
         thread.start()
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
@@ -267,25 +276,38 @@ def test_many_who_make_the_tables_at_once_make_one_ledger(url):
 # -- connections ----------------------------------------------------------------------------------
 
 
-def test_an_act_is_two_round_trips(store, url):
-    """A claim costs two exchanges with the server: locks and reads, then writes and commit."""
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (lambda store: store.admit(wish("k")), 1),
+        (lambda store: store.settle(done("warm7")), 1),
+        (lambda store: store.admit(wish("warm7", "other")), 2),
+        (lambda store: store.admit(wish("far", "other")), 3),
+        (lambda store: store.admit(wish("k", charges=(Charge("day", 5, 100.0, 7.0),))), 2),
+    ],
+    ids=["claim", "settlement", "repetition", "repetition of another process", "limit"],
+)
+def test_an_act_is_one_exchange_where_its_rows_are_expected(store, url, act, expected):
+    """A claim of something new, and its settlement; what writes nothing has two, and what is mistaken two more."""
+    store.admit(wish("far"))
     bare = psycopg.conninfo.conninfo_to_dict(url)
     with Proxy(f"postgresql://{bare['user']}@{bare['host']}:{bare.get('port', 5432)}/{bare['dbname']}") as proxy:
         near = PostgresStore(joined(proxy.url, f"options={bare['options'].replace('=', '%3D')}"))
-        for number in range(8):  # until every statement is prepared
+        for number in range(8):
             near.admit(wish(f"warm{number}"))
         turns = []
         proxy.cut = lambda direction, chunk: turns.append(direction) or False
-        near.admit(wish("k"))
+        act(near)
+        heard = list(turns)
         near.close()
-    changes = [after for before, after in zip(["", *turns], turns, strict=False) if before != after]
-    assert "".join(changes)[:4] == "><><"
-    assert changes.count(">") <= 3  # the third is the good-bye
+    changes = [after for before, after in zip(["", *heard], heard, strict=False) if before != after]
+    assert "".join(changes) == "><" * expected
 
 
 def test_without_pipelines_everything_works_the_same(store, monkeypatch):
     """An old libpq sends one statement at a time."""
-    monkeypatch.setattr(postgres_link, "PIPELINE", False)
+    for module in (exchange, transaction):
+        monkeypatch.setattr(module, "PIPELINE", False)
     assert store.admit(wish("k")).kind == "execute"
     assert store.settle(done("k")).accepted
     assert asyncio.run(store.aadmit(wish("k", "c2"))).kind == "replay"
@@ -341,17 +363,15 @@ def test_the_commit_is_durable_whatever_the_session_says(url):
         link = shelf.free[-1]
         exchange = link.execute_batch
 
-        def spy(statements, exchange=exchange, seen=seen, **more):
-            if statements[-1][0] == "COMMIT":
-                statements = [("SELECT current_setting('synchronous_commit')", ()), *statements]
-                rows = exchange(statements, **more)
-                seen.append(rows[0][0][0])
-                return rows[1:]
-            return exchange(statements, **more)
+        def spy(statements, exchange=exchange, seen=seen):
+            rows = exchange([*statements[:-1], ("SELECT current_setting('synchronous_commit')", ()), statements[-1]])
+            seen.append(rows.pop(-2)[0][0])
+            return rows
 
         link.execute_batch = spy
-        store.admit(wish(f"k-{given}"))
-        assert seen == [held]
+        store.admit(wish(f"{given}-1", charges=(Charge("day", 5, None, 1.0),)))  # in two exchanges
+        store.admit(wish(f"{given}-2"))  # in one
+        assert seen == [held] * 3
         store.close()
 
 
@@ -402,7 +422,7 @@ async def test_a_cancelled_act_leaves_nothing_behind(store):
 async def test_a_task_cancelled_while_the_server_works_is_let_go_at_once(store, url):
     """Cancelled while it waits for a lock in the server: no wait for the server, and the slot is free again."""
     with psycopg.connect(url) as holder:
-        holder.execute(*lock_statement((AdvisoryLock("record:k"),)))
+        hold(holder, "record:k")
         task = asyncio.create_task(store.aadmit(wish("k")))
         while not sql(url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):  # noqa: ASYNC110 - the server has no event
             await asyncio.sleep(0.01)
@@ -429,7 +449,7 @@ def test_an_interrupted_thread_is_let_go_at_once(store, url):
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with psycopg.connect(url) as holder:
-            holder.execute(*lock_statement((AdvisoryLock("record:k"),)))
+            hold(holder, "record:k")
             signal.setitimer(signal.ITIMER_REAL, 0.5)
             began = time.monotonic()
             with pytest.raises(Interrupt):
@@ -554,8 +574,7 @@ def test_what_was_committed_while_it_waited_is_seen(store, url, asynchronous):
 
     first = PostgresStore(url)
     with psycopg.connect(url) as holder:
-        statement, values = lock_statement((AdvisoryLock("record:k"),))
-        holder.execute(statement, values)
+        hold(holder, "record:k")
         thread = threading.Thread(target=second)
         thread.start()
         _until(lambda: sql(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") != [(0,)])
@@ -575,7 +594,7 @@ def test_an_act_that_only_looks_sees_what_was_committed_while_it_waited(store, u
     """Without a write that could collide, the snapshot alone decides: it begins after the lock is held."""
     seen = []
     with psycopg.connect(url) as holder:
-        holder.execute(*lock_statement((AdvisoryLock("run:r"),)))
+        hold(holder, "run:r")
         thread = threading.Thread(target=lambda: seen.append(store.change_run("r", lambda state: state)[0].calls))
         thread.start()
         _until(lambda: sql(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") != [(0,)])
@@ -589,8 +608,7 @@ def test_an_act_that_waits_too_long_for_a_lock_gives_up(url):
     """Somebody holds the lock: the act ends in time with a reason, and nothing was written."""
     store = PostgresStore(joined(url, "act_timeout=0.5"), create=True)
     with psycopg.connect(url) as holder:
-        statement, values = lock_statement((AdvisoryLock("record:k"),))
-        holder.execute(statement, values)
+        hold(holder, "record:k")
         began = time.monotonic()
         with pytest.raises(StoreError, match=r"(held a lock|no answer).*nothing was written"):
             store.admit(wish("k"))
@@ -604,7 +622,8 @@ def test_an_act_that_waits_too_long_for_a_lock_gives_up(url):
 
 def test_behind_a_pooler_nothing_is_prepared(store):
     """A server process that is not the one we were told at the start: no statement is prepared from then on."""
-    link = store._links.pool_for_threads().free[-1]
+    pool = store._links.pool_for_threads()
+    link, pool.server.clock = pool.free[-1], None  # as when the store is new
 
     class Pooled(type(link.info)):
         backend_pid = -1
@@ -615,8 +634,7 @@ def test_behind_a_pooler_nothing_is_prepared(store):
             store.admit(wish(f"k{number}"))
     finally:
         del type(link).info
-    assert link.prepare_threshold is None
-    assert not link._prepared._names
+    assert link.prepared is None
 
 
 def test_prepare_off_prepares_nothing(url):
@@ -624,7 +642,7 @@ def test_prepare_off_prepares_nothing(url):
     store = PostgresStore(joined(url, "prepare=off"), create=True)
     for number in range(10):
         store.admit(wish(f"k{number}"))
-    assert not any(link._prepared._names for link in store._links.pool_for_threads().free)
+    assert not any(link.prepared for link in store._links.pool_for_threads().free)
     store.close()
 
 

@@ -12,65 +12,48 @@ Never: a wait beyond its deadline, or a socket shared with a parent process.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 import os
 import queue
 import select
 import threading
 import time
-from collections.abc import Generator, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import pq, waiting
 
 from pokayoke.errors import StoreError
+from pokayoke.stores.postgres.exchange import Exchanger, Row
+from pokayoke.stores.postgres.expected_rows import MOST_BYTES, count_bytes
 from pokayoke.stores.postgres.url import PostgresLocation
 from pokayoke.stores.sql.dialect import Statement
 
-RV = TypeVar("RV")
 ConnectionT = TypeVar("ConnectionT", "Connection", "AsyncConnection")
-Row = tuple[Any, ...]
-
-PIPELINE: Final = psycopg.Pipeline.is_supported()
-"""Whether libpq (14 or later) sends several statements in one round trip."""
 
 _CHECK_INTERVAL: Final = 0.1
 """Seconds between two checks of the deadline."""
-
-
-class DeadlineExceeded(psycopg.OperationalError):
-    """The server did not answer in time; the connection is closed."""
+_MOST_FLIGHTS: Final = 2
+"""Transactions of several tasks at a time: while one is at the server, or is stalled, the other one gathers."""
 
 
 class ConnectionUnavailable(psycopg.OperationalError):
     """No connection was available."""
 
 
-class _ConnectionBase:
+class _ConnectionBase(Exchanger):
     """The part that both kinds of connections share."""
 
-    pgconn: pq.abc.PGconn
-    deadline: float = math.inf
-
-    def enforce_deadline(self, steps: Generator[Any, Any, RV]) -> Generator[Any, Any, RV]:
-        """Pass on what psycopg waits for, until the deadline. A server that trickles its answer gets no longer."""
-        try:
-            wanted = next(steps)
-            while True:
-                ready = yield wanted
-                wanted = steps.send(ready)
-                if time.monotonic() >= self.deadline:
-                    self.pgconn.finish()
-                    raise DeadlineExceeded("the server did not answer in time")
-        except StopIteration as end:
-            return cast("RV", end.value)
+    @property
+    def is_idle(self) -> bool:
+        """True if it is open and in no transaction."""
+        pgconn = self.pgconn
+        return pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.IDLE
 
     @property
     def is_usable(self) -> bool:
-        """True if it is open and in no transaction, and the server has sent nothing (such as a shutdown) since."""
-        if self.pgconn.status != pq.ConnStatus.OK or self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        """True if it is idle, and the server has sent nothing (such as a shutdown) since."""
+        if not self.is_idle:
             return False
         poll = select.poll()
         poll.register(self.pgconn.socket, select.POLLIN)
@@ -81,113 +64,42 @@ class Connection(_ConnectionBase, psycopg.Connection[Row]):
     """A connection on which no wait outlasts its deadline, a `time.monotonic()` second."""
 
     slot: _PoolSlot | None = None
-    _leave: contextlib.ExitStack | None = None
-    _line: psycopg.Pipeline | None = None
 
-    def wait(self, gen: Generator[Any, Any, RV], interval: float = _CHECK_INTERVAL, timeout: float | None = None) -> RV:  # noqa: ARG002 - the deadline counts
-        """See `psycopg.Connection.wait`."""
-        try:
-            # Not the parent's method: when interrupted, it asks the server to cancel, and waits for a stalled server.
-            return waiting.wait(self.enforce_deadline(gen), self.pgconn.socket, interval)
-        except psycopg.Error:
-            raise
-        except BaseException:
-            self.pgconn.finish()  # the state of the protocol is unknown
-            raise
-
-    def execute_batch(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
-        """Run statements in one round trip; the first failure ends them and the connection.
-
-        Args:
-            statements: in order.
-            more: True if the transaction goes on.
-
-        Returns:
-            The rows of each statement.
+    def execute_batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements in one round trip and return the rows of each; a failure ends the connection.
 
         Raises:
             psycopg.Error: the first failure.
         """
-        leave, self._leave = self._leave, None
         try:
-            if leave is None:
-                leave = contextlib.ExitStack()
-                self._line = leave.enter_context(self.pipeline()) if PIPELINE else None
-            cursors = [self.execute(sql.encode(), values) for sql, values in statements]
-            if not more:
-                leave.close()
-            elif self._line is not None:
-                # The pipeline stays open: leaving it sends a message that ends the server's idle timeout.
-                self._line.sync()
-        except BaseException as error:  # noqa: BLE001 - raised below; outstanding answers are not waited for
-            self.pgconn.finish()
-            if leave is not None:
-                with contextlib.suppress(psycopg.Error):
-                    leave.close()
-            self._line = None
-            raise _first_error(error) from None
-        self._leave = leave if more else None
-        if not more:
-            self._line = None  # it refers to its connection, which should be collected once unused
-        return [cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
+            return waiting.wait(self.exchange(statements), self.pgconn.socket, _CHECK_INTERVAL)
+        except BaseException:
+            self.pgconn.finish()  # outstanding answers are not waited for
+            raise
 
 
 class AsyncConnection(_ConnectionBase, psycopg.AsyncConnection[Row]):
     """`Connection` for asynchronous callers."""
 
-    _leave: contextlib.AsyncExitStack | None = None
-    _line: psycopg.AsyncPipeline | None = None
-
-    async def wait(
-        self,
-        gen: Generator[Any, Any, RV],
-        interval: float = _CHECK_INTERVAL,
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the parent's parameters
-    ) -> RV:
-        """See `psycopg.AsyncConnection.wait`."""
+    async def execute_batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """See `Connection.execute_batch`."""
         try:
-            return await waiting.wait_async(self.enforce_deadline(gen), self.pgconn.socket, interval)
-        except psycopg.Error:
-            raise
+            return await waiting.wait_async(self.exchange(statements), self.pgconn.socket, _CHECK_INTERVAL)
         except BaseException:
             self.pgconn.finish()  # as above
             raise
 
-    async def execute_batch(self, statements: Sequence[Statement], *, more: bool = False) -> list[list[Row]]:
-        """See `Connection.execute_batch`."""
-        leave, self._leave = self._leave, None
-        try:
-            if leave is None:
-                leave = contextlib.AsyncExitStack()
-                self._line = await leave.enter_async_context(self.pipeline()) if PIPELINE else None
-            cursors = [await self.execute(sql.encode(), values) for sql, values in statements]
-            if not more:
-                await leave.aclose()
-            elif self._line is not None:
-                await self._line.sync()  # the pipeline stays open, as above
-        except BaseException as error:  # noqa: BLE001 - raised below; outstanding answers are not waited for
-            self.pgconn.finish()
-            if leave is not None:
-                with contextlib.suppress(psycopg.Error):
-                    await leave.aclose()
-            self._line = None
-            raise _first_error(error) from None
-        self._leave = leave if more else None
-        if not more:
-            self._line = None  # it refers to its connection, which should be collected once unused
-        return [await cursor.fetchall() if _has_rows(cursor.pgresult) else [] for cursor in cursors]
 
+class ServerFacts:
+    """What operations have found out about the server, for the next ones.
 
-def _has_rows(result: pq.abc.PGresult | None) -> bool:
-    # Not `cursor.description`, which describes every column again.
-    return result is not None and result.status == pq.ExecStatus.TUPLES_OK
+    Attributes:
+        clock: the server's wall clock minus `time.monotonic()`, or a little less; None until an operation has asked.
+        is_pooled: True if a pooler stands between.
+    """
 
-
-def _first_error(error: BaseException) -> BaseException:
-    """Return the first failure: later ones only say that the pipeline was aborted."""
-    while isinstance(error, psycopg.errors.PipelineAborted) and error.__context__ is not None:
-        error = error.__context__
-    return error
+    clock: float | None = None
+    is_pooled: bool = False
 
 
 class _PoolBase(Generic[ConnectionT]):
@@ -195,6 +107,7 @@ class _PoolBase(Generic[ConnectionT]):
 
     def __init__(self, at: PostgresLocation) -> None:
         self.at = at
+        self.server = ServerFacts()
         self.free: list[ConnectionT] = []
         self.closed = False
 
@@ -204,7 +117,6 @@ class _PoolBase(Generic[ConnectionT]):
         return {
             "conninfo": self.at.conninfo,
             "autocommit": True,  # BEGIN and COMMIT travel with the statements
-            "prepare_threshold": 5 if self.at.prepare else None,
             "connect_timeout": self.at.connect_timeout(patience),
         }
 
@@ -222,9 +134,18 @@ class _PoolBase(Generic[ConnectionT]):
             link.pgconn.finish()
         return None
 
+    def as_acquired(self, link: ConnectionT, until: float) -> ConnectionT:
+        """Return a connection with its deadline. It prepares statements where no pooler stands between."""
+        link.deadline = until
+        if not self.at.prepare or self.server.is_pooled:
+            link.prepared = None
+        elif link.prepared is None:
+            link.prepared = {}
+        return link
+
     def push_free(self, link: ConnectionT) -> None:
-        """Keep a usable connection for the next caller."""
-        if self.closed or not link.is_usable:
+        """Keep an idle connection for the next caller, who looks whether the server has ended it."""
+        if self.closed or not link.is_idle:
             link.pgconn.finish()
         else:
             self.free.append(link)
@@ -299,8 +220,8 @@ class ConnectionPool(_PoolBase[Connection]):
             if isinstance(error, psycopg.Error):
                 raise ConnectionUnavailable(str(error)) from error
             raise
-        link.deadline, link.slot = until, slot
-        return link
+        link.slot = slot
+        return self.as_acquired(link, until)
 
     def release_connection(self, link: Connection) -> None:
         """Return a connection to the pool."""
@@ -310,6 +231,24 @@ class ConnectionPool(_PoolBase[Connection]):
             slot.release()
 
 
+class _GroupMember(NamedTuple):
+    """A task's two statements, the `time.monotonic()` second of its deadline, and where it waits for the rows."""
+
+    batch: tuple[Statement, Statement]
+    until: float
+    answer: asyncio.Future[list[Row]]
+
+    def deliver_rows(self, rows: list[Row]) -> None:
+        """Answer the task, unless it is gone."""
+        if not self.answer.done():
+            self.answer.set_result(rows)
+
+    def deliver_error(self, error: Exception) -> None:
+        """Let the task raise an error, unless it is gone."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
 class AsyncConnectionPool(_PoolBase[AsyncConnection]):
     """The pool for the tasks of one event loop."""
 
@@ -317,14 +256,20 @@ class AsyncConnectionPool(_PoolBase[AsyncConnection]):
         """Start empty."""
         super().__init__(at)
         self._slots = asyncio.Semaphore(at.pool_size)
+        self._waiting: list[_GroupMember] = []
+        self._flights = 0
+        self._groups: set[asyncio.Task[None]] = set()
 
     async def acquire_connection(self, until: float) -> AsyncConnection:
         """See `ConnectionPool.acquire_connection`."""
-        try:
-            async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise self.exhausted_error() from None
+        if self._slots.locked():
+            try:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await self._slots.acquire()
+            except TimeoutError:
+                raise self.exhausted_error() from None
+        else:
+            await self._slots.acquire()  # does not wait
         try:
             link = self.pop_free() or await AsyncConnection.connect(**self.connect_parameters(until))
         except BaseException as error:
@@ -332,13 +277,88 @@ class AsyncConnectionPool(_PoolBase[AsyncConnection]):
             if isinstance(error, psycopg.Error):
                 raise ConnectionUnavailable(str(error)) from error
             raise
-        link.deadline = until
-        return link
+        return self.as_acquired(link, until)
 
     def release_connection(self, link: AsyncConnection) -> None:
         """Return a connection to the pool."""
         self.push_free(link)
         self._slots.release()
+
+    # -- one transaction for all tasks that write at the same time -------------------------------
+
+    async def write_at_once(self, batch: tuple[Statement, Statement], until: float) -> list[Row]:
+        """Run two statements in one round trip and return the rows of the second one.
+
+        Who finds nobody writing does not wait for others. Else all who come while others write are one transaction: the
+        statements wait for no lock, so nobody waits for the wish of somebody else.
+
+        Raises:
+            psycopg.Error: a statement failed, of this task or another one, and nothing was committed; or the connection
+                was lost.
+        """
+        if not self._flights:
+            self._flights += 1
+            try:
+                return (await self._execute_batch(batch, until))[-1]
+            finally:
+                self._flights -= 1
+                self._begin_group()
+        answer: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_GroupMember(batch, until, answer))
+        self._begin_group()
+        return await answer
+
+    def _begin_group(self) -> None:
+        """Let a task write for all that wait. When it begins, those that are ready now have come to their writes."""
+        now = time.monotonic()
+        for member in self._waiting:
+            if member.until <= now:
+                member.deliver_error(psycopg.InterfaceError())  # nothing was sent
+        self._waiting = [member for member in self._waiting if not member.answer.done()]
+        if self._waiting and self._flights < _MOST_FLIGHTS:
+            self._flights += 1
+            task = asyncio.create_task(self._write_group())
+            self._groups.add(task)
+            task.add_done_callback(self._end_group)
+
+    def _end_group(self, task: asyncio.Task[None]) -> None:
+        self._groups.discard(task)
+        self._flights -= 1
+        self._begin_group()
+
+    async def _write_group(self) -> None:
+        group = self._take_group()
+        batch = [statement for member in group for statement in member.batch]
+        try:
+            rows = await self._execute_batch(batch, min(member.until for member in group))
+        except BaseException as error:
+            # What was wrong with the values of one task is not the failure of the others: all try again, each alone.
+            failure = error if isinstance(error, (psycopg.Error, StoreError)) else psycopg.InterfaceError()
+            for member in group:
+                member.deliver_error(failure)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for number, member in enumerate(group):
+                member.deliver_rows(rows[2 * number + 1])
+
+    def _take_group(self) -> list[_GroupMember]:
+        """Return those who have waited longest, as many as one exchange can hold."""
+        size, count = 0, 0
+        for member in self._waiting:
+            size += sum(count_bytes(values) for _, values in member.batch)
+            if count and size > MOST_BYTES:
+                break
+            count += 1
+        group, self._waiting = self._waiting[:count], self._waiting[count:]
+        return group
+
+    async def _execute_batch(self, batch: Sequence[Statement], until: float) -> list[list[Row]]:
+        link = await self.acquire_connection(until)
+        try:
+            return await link.execute_batch(batch)
+        finally:
+            self.release_connection(link)
 
 
 _INHERITED_POOLS: list[object] = []

@@ -24,12 +24,14 @@ from pokayoke.core.ledger.records import Settlement
 from pokayoke.stores.encryption import Seal, seal_from_environment
 from pokayoke.stores.operations import Operation
 from pokayoke.stores.postgres import user_transaction as guest
-from pokayoke.stores.postgres.pool import AsyncConnection, Connection, ProcessPools, Row
+from pokayoke.stores.postgres.exchange import Row
+from pokayoke.stores.postgres.expected_rows import ExpectedRows
+from pokayoke.stores.postgres.pool import AsyncConnection, Connection, ProcessPools
 from pokayoke.stores.postgres.transaction import (
     AcquireConnection,
     SleepSeconds,
     Transaction,
-    TransactionSteps,
+    WriteAtOnce,
     as_transaction,
     execute,
     read_transaction,
@@ -68,9 +70,9 @@ def _maintenance_transaction(
 class PostgresStore(SqlStore):
     """Keeps everything in one PostgreSQL database that any number of processes share.
 
-    An operation is one transaction of two round trips under advisory locks. It takes at most `act_timeout`
-    seconds, and as long again if the answer to its commit was lost. Nothing is held between operations, so
-    the store works behind a transaction pooler.
+    An operation is one transaction under advisory locks: of one round trip if this process knows what it will find,
+    else of two. It takes at most `act_timeout` seconds, and as long again if the answer to its COMMIT was lost.
+    Nothing is held between operations, so the store works behind a transaction pooler.
 
     Args:
         url: `postgresql://user@host:5432/database`; see `postgres.url.parse_url` for its parameters.
@@ -92,20 +94,22 @@ class PostgresStore(SqlStore):
         self._links = ProcessPools(self._at)
         super().__init__(seal_from_environment() if seal is None else seal)
         try:
-            self.ledger_id = self._open_ledger(create=create).ledger_id
+            found = self._open_ledger(create=create)
         except BaseException:
             self._links.close()
             raise
+        self.ledger_id, self._known = found.ledger_id, ExpectedRows(found)
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out an operation. Raises `StoreError` within a bounded time if the server does not answer."""
-        return self._drive_steps(execute(as_transaction(operation, self._seal, time.time, self.ledger_id), self._at))
+        return self._run_transaction(self._as_transaction(operation))
 
     async def arun(self, operation: Operation[T]) -> T:
         """`run` on a connection of the running event loop."""
-        return await self._adrive_steps(
-            execute(as_transaction(operation, self._seal, time.time, self.ledger_id), self._at)
-        )
+        return await self._arun_transaction(self._as_transaction(operation))
+
+    def _as_transaction(self, operation: Operation[T]) -> Transaction[T]:
+        return as_transaction(operation, self._seal, time.time, self.ledger_id, self._known)
 
     def settle_on(self, conn: Any, settlement: Settlement) -> bool:
         """`settle` inside a transaction of the user's own connection. Returns whether it was accepted.
@@ -216,10 +220,8 @@ class PostgresStore(SqlStore):
         return self._run_transaction(read_transaction(statement))
 
     def _run_transaction(self, work: Transaction[T]) -> T:
-        return self._drive_steps(execute(work, self._at))
-
-    def _drive_steps(self, course: TransactionSteps[T]) -> T:
         pool = self._links.pool_for_threads()
+        course = execute(work, self._at, pool.server)
         link: Connection | None = None
         answer: Any = None
         failure: psycopg.Error | None = None
@@ -233,11 +235,14 @@ class PostgresStore(SqlStore):
                             pool.release_connection(link)
                             link = None
                         answer = link = pool.acquire_connection(step.until)
+                    elif isinstance(step, WriteAtOnce):
+                        link = pool.acquire_connection(step.until)
+                        answer = link.execute_batch(step.batch)[-1]
                     elif isinstance(step, SleepSeconds):
                         time.sleep(step.seconds)
                     else:
                         assert link is not None, "a course takes a connection before it sends"
-                        answer = link.execute_batch(step.statements, more=step.more)
+                        answer = link.execute_batch(step.statements)
                 except psycopg.Error as error:
                     failure = error
         except StopIteration as end:
@@ -246,8 +251,9 @@ class PostgresStore(SqlStore):
             if link is not None:
                 pool.release_connection(link)
 
-    async def _adrive_steps(self, course: TransactionSteps[T]) -> T:
+    async def _arun_transaction(self, work: Transaction[T]) -> T:
         pool = self._links.pool_for_loop()
+        course = execute(work, self._at, pool.server)
         link: AsyncConnection | None = None
         answer: Any = None
         failure: psycopg.Error | None = None
@@ -261,11 +267,13 @@ class PostgresStore(SqlStore):
                             pool.release_connection(link)
                             link = None
                         answer = link = await pool.acquire_connection(step.until)
+                    elif isinstance(step, WriteAtOnce):
+                        answer = await pool.write_at_once(step.batch, step.until)
                     elif isinstance(step, SleepSeconds):
                         await asyncio.sleep(step.seconds)
                     else:
                         assert link is not None, "a course takes a connection before it sends"
-                        answer = await link.execute_batch(step.statements, more=step.more)
+                        answer = await link.execute_batch(step.statements)
                 except psycopg.Error as error:
                     failure = error
         except StopIteration as end:

@@ -17,10 +17,10 @@ from pokayoke.core.ledger.records import Settlement
 from pokayoke.errors import StoreError
 from pokayoke.stores import operations
 from pokayoke.stores.encryption import Seal
-from pokayoke.stores.postgres.pool import Row
+from pokayoke.stores.postgres.exchange import Row
 from pokayoke.stores.postgres.transaction import lock_statement
 from pokayoke.stores.sql import migrations, statements
-from pokayoke.stores.sql.dialect import POSTGRES, Statement
+from pokayoke.stores.sql.dialect import POSTGRES, Statement, number_placeholders
 
 _AUTOCOMMIT_ERROR: Final = (
     "the connection commits each statement by itself, so effect and record would be two commits: "
@@ -133,17 +133,10 @@ def _sqlalchemy_executor(conn: Any) -> Callable[[str, tuple[Any, ...]], Sequence
     numbered = conn.dialect.paramstyle == "numeric_dollar"
 
     def execute_statement(sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
-        result = conn.exec_driver_sql(
-            _number_placeholders(sql) if numbered else POSTGRES.with_placeholders(sql), values
-        )
+        result = conn.exec_driver_sql(number_placeholders(sql) if numbered else POSTGRES.with_placeholders(sql), values)
         return [tuple(row) for row in result] if result.returns_rows else ()
 
     return execute_statement
-
-
-def _number_placeholders(sql: str) -> str:
-    first, *rest = POSTGRES.with_placeholders(sql).split(POSTGRES.placeholder)
-    return first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
 
 
 def _check_transaction(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -61,3 +61,10 @@ POSTGRES = Dialect(
 @lru_cache(maxsize=256)
 def _replace_placeholders(sql: str, placeholder: str) -> str:
     return sql.replace("?", placeholder)
+
+
+@lru_cache(maxsize=256)
+def number_placeholders(sql: str) -> str:
+    """Return a statement's SQL with the placeholders of PostgreSQL's protocol: $1, $2, ..."""
+    first, *rest = sql.split("?")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))

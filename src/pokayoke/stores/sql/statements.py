@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -41,9 +42,13 @@ class AdvisoryLock(msgspec.Struct, frozen=True, gc=False):
     @property
     def lock_key(self) -> int:
         """The name as a signed 64-bit integer. Two names with the same integer wait for each other."""
-        return int.from_bytes(
-            hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
-        )
+        return _lock_key(self.name)
+
+
+@lru_cache(maxsize=1_024)
+def _lock_key(name: str) -> int:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 MIGRATION: Final = "migration"
