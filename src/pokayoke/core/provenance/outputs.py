@@ -1,0 +1,235 @@
+"""The outputs of a run as provenance keeps them: packed, and cut into records again where the user's words grow.
+
+In: what a tool returned, and how its records are to be seen.
+Out: numbers of records by value, and what is known of each.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+import msgspec
+import orjson
+
+from pokayoke.core.provenance.anchors import anchor_group, find_said
+from pokayoke.core.provenance.forms import fold
+from pokayoke.core.provenance.index import MOST_NUMBERS, TokenSet, ValueIndex
+from pokayoke.core.provenance.records import OutputRecord, cut_into_records, is_identifier_key, join_key
+from pokayoke.core.provenance.user_words import UserWords, find_words
+
+ANCHORED: Final = 1
+"""The user's words single the record out."""
+JOINED: Final = 2
+"""It begins with an identifier of an anchored record."""
+OWN: Final = 4
+"""A write of this run made it."""
+DIRECTORY: Final = 8
+"""Operators curate it."""
+AUTHORED: Final = 16
+"""It holds somebody's prose: its addresses are its author's claims."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """How the records of an output are to be seen.
+
+    Args:
+        tool: the tool that returned it.
+        step: the step of the run.
+        own: True if a write of this run made them.
+        directory: True if operators curate what the tool lists.
+        keyed: True if the user or a record vouches for every argument of the read.
+        listed: True if words such as "all" may mean every one of them.
+        phrases: texts of the user's by which the read was keyed.
+    """
+
+    tool: str
+    step: int
+    own: bool = False
+    directory: bool = False
+    keyed: bool = False
+    listed: bool = False
+    phrases: tuple[str, ...] = ()
+
+
+class _Output:
+    """One output: packed, with the number of its first record and the tokens that may stand in it."""
+
+    __slots__ = ("count", "first", "marks", "origin", "packed", "tokens")
+
+    def __init__(self, origin: Origin, data: bytes, first: int) -> None:
+        self.origin, self.first, self.count = origin, first, 0
+        self.packed = zlib.compress(data, 1)
+        self.tokens = TokenSet(find_words(fold(data.decode())))
+        self.marks: dict[str, list[int]] = {}
+
+
+class Outputs:
+    """Every record that a run has read or made."""
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self.flags = bytearray()
+        self._largest = array("d")
+        self._outputs: list[_Output] = []
+        self._values = ValueIndex()
+        self._firsts = ValueIndex()
+        self._named = ValueIndex()
+        self._identifiers = array("Q")  # hashes of the pairs of key and value of every record, one after the other
+        self._starts = array("L", [0])  # where those of a record begin
+        self._anchored: set[int] = set()
+        self._joined: set[int] = set()
+        self._in_force: set[int] = set()  # identifiers of anchored and joined records
+
+    def add(self, origin: Origin, data: bytes, words: UserWords, burned: Collection[str]) -> Iterator[OutputRecord]:
+        """Take in an output and yield its records.
+
+        Args:
+            origin: how its records are to be seen.
+            data: the output as JSON.
+            words: the user's words.
+            burned: values that the agent brought up first.
+        """
+        output = _Output(origin, data, len(self.flags))
+        for siblings in cut_into_records(orjson.loads(data)):
+            group = siblings[: MOST_NUMBERS - len(self.flags)]
+            for record in group:
+                self._index_record(record, origin)
+            self._judge_group(output, group, output.first + output.count, words, burned)
+            output.count += len(group)
+            yield from group
+        if output.count:
+            self._outputs.append(output)
+            self._anchor_single(output)
+            numbers = range(output.first, output.first + output.count)
+            for number in numbers:
+                begins = self._first_pair(number)
+                if begins in self._in_force and not self.is_anchored(number):
+                    self._mark_joined(number)
+            self._join([number for number in numbers if self.is_anchored(number)])
+
+    def judge_again(self, before: UserWords, words: UserWords, burned: Collection[str]) -> None:
+        """Find anew what the user's words single out, now that they have grown: only where a new word may stand."""
+        fresh = words.words - before.words
+        everything = words.selects_otherwise(before)
+        for output in self._outputs:
+            if everything or output.tokens.may_hold(fresh):
+                self._judge_again(output, words, burned)
+        for number in self._joined:
+            self.flags[number] &= ~JOINED
+        self._joined.clear()
+        self._in_force.clear()
+        self._join(list(self._anchored))
+
+    def find(self, form: str) -> list[int]:
+        """Return the numbers of the records that hold a value."""
+        return list(dict.fromkeys(self._values.find(form)))
+
+    def find_identified(self, form: str) -> list[int]:
+        """Return the numbers of the records in which a value is an identifier."""
+        return list(dict.fromkeys(self._named.find(form)))
+
+    def is_anchored(self, number: int) -> bool:
+        """Return whether the user's words single a record out, or an identifier of one that they do."""
+        return bool(self.flags[number] & (ANCHORED | JOINED))
+
+    def largest_number(self, number: int) -> float:
+        """Return the largest number in a record that is no identifier; -1 if it has none."""
+        return self._largest[number]
+
+    def find_marked(self, marks: Iterable[str]) -> Iterator[int]:
+        """Yield the records of which such a word stands in the user's words."""
+        wanted = set(marks)
+        for output in self._outputs:
+            for mark in wanted & output.marks.keys():
+                yield from output.marks[mark]
+
+    def describe(self, number: int) -> tuple[int, str]:
+        """Return the step and the place of a record: its tool, and which record of the output it is."""
+        output = next(one for one in reversed(self._outputs) if one.first <= number)
+        return output.origin.step, f"{output.origin.tool}, record {number - output.first + 1} of {output.count}"
+
+    # -- parts -----------------------------------------------------------------------------------------
+
+    def _index_record(self, record: OutputRecord, origin: Origin) -> None:
+        number = len(self.flags)
+        self.flags.append(OWN * origin.own | DIRECTORY * origin.directory | AUTHORED * record.authored)
+        self._largest.append(record.largest)
+        for field in record.fields:
+            self._values.add(field.form, number)
+            if is_identifier_key(field.key):
+                self._identifiers.append(_pair_hash(field.key, field.form))
+                self._named.add(field.form, number)
+        self._starts.append(len(self._identifiers))
+        first = record.fields[0]
+        if is_identifier_key(first.key):
+            self._firsts.add(_pair_hash(first.key, first.form), number)
+
+    def _judge_again(self, output: _Output, words: UserWords, burned: Collection[str]) -> None:
+        number, output.marks = output.first, {}
+        for group in cut_into_records(orjson.loads(zlib.decompress(output.packed))):
+            kept = group[: output.first + output.count - number]
+            self._judge_group(output, kept, number, words, burned)
+            number += len(kept)
+        self._anchor_single(output)
+
+    def _judge_group(
+        self, output: _Output, group: list[OutputRecord], number: int, words: UserWords, burned: Collection[str]
+    ) -> None:
+        """Mark the records of a group that the user's words single out."""
+        origin = output.origin
+        for record in group:
+            record.said = find_said(record, words, burned, origin.phrases)
+            record.listed = origin.listed
+        anchored = set(map(id, anchor_group(group, words, burned)))
+        for at, record in enumerate(group, number):
+            self._set_anchored(at, id(record) in anchored or origin.own)
+            for mark in record.said:
+                output.marks.setdefault(mark, []).append(at)
+
+    def _anchor_single(self, output: _Output) -> None:
+        """Anchor the only record of a read that the user's words keyed."""
+        if output.origin.keyed and output.count == 1:
+            self._set_anchored(output.first, True)
+
+    def _set_anchored(self, number: int, anchored: bool) -> None:
+        if anchored:
+            self.flags[number] |= ANCHORED
+            self._anchored.add(number)
+        else:
+            self.flags[number] &= ~ANCHORED
+            self._anchored.discard(number)
+
+    def _join(self, waiting: list[int]) -> None:
+        """Follow the identifiers of anchored records to the records that begin with them, to a fixed point.
+
+        Never through plain equality of values: any record can repeat a value of another one.
+        """
+        while waiting:
+            number = waiting.pop()
+            for pair in self._identifiers[self._starts[number] : self._starts[number + 1]]:
+                if pair in self._in_force:
+                    continue
+                self._in_force.add(pair)
+                for other in self._firsts.find(pair):
+                    if not self.is_anchored(other):
+                        self._mark_joined(other)
+                        waiting.append(other)
+
+    def _mark_joined(self, number: int) -> None:
+        self.flags[number] |= JOINED
+        self._joined.add(number)
+
+    def _first_pair(self, number: int) -> int | None:
+        """Return the pair of a record's first field, if that is an identifier."""
+        at = self._starts[number]
+        if at == self._starts[number + 1]:
+            return None
+        pair = self._identifiers[at]
+        return pair if number in self._firsts.find(pair) else None
+
+
+def _pair_hash(key: str, form: str) -> int:
+    return hash((join_key(key), form)) & 0xFFFF_FFFF_FFFF_FFFF

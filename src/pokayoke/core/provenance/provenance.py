@@ -1,0 +1,375 @@
+"""Where each value of a call comes from, and whether the call may run by itself.
+
+The model may be steered by any text it has read, so nothing here looks at what it says: only at where the values of a
+call stand. The rules hold also when the model obeys an attacker completely.
+
+In: the user's words, the outputs of a run, a call.
+Out: a judgement: allow, or ask with the reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+import orjson
+
+from pokayoke.core.provenance.forms import find_contacts, fold, normal_form
+from pokayoke.core.provenance.labels import ArgumentKind, ToolLabels, name_words
+from pokayoke.core.provenance.outputs import AUTHORED, DIRECTORY, Origin, Outputs
+from pokayoke.core.provenance.private_values import PrivateValues
+from pokayoke.core.provenance.records import RecordField, walk_values
+from pokayoke.core.provenance.user_words import UserWords, find_words, is_bound
+from pokayoke.core.provenance.vocabulary import GATE_ORDER, PRIVATE_NAMES, Act
+
+Tier = Literal["prompt", "own", "trusted", "anchored", "leaf", "none"]
+Level = Literal["strict", "careful", "balanced"]
+_MOST_WAITING: Final = 33_554_432  # bytes of outputs; of the oldest beyond them no value is known
+_VOUCHED: Final[frozenset[Tier]] = frozenset({"prompt", "own", "trusted"})
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a call is asked about.
+
+    Args:
+        rule: what was not met: `act`, `value`, `amount`, `when`, `contact`, `private`, `host`.
+        argument: the argument, "" for the call as a whole.
+        value: the value.
+        tier: where it stands.
+        step: the step of the record it stands in, or None.
+        place: the tool and the place in its output, "" if it stands in none.
+    """
+
+    rule: str
+    argument: str
+    value: str
+    tier: Tier = "none"
+    step: int | None = None
+    place: str = ""
+
+
+class _Value(msgspec.Struct, frozen=True):
+    """One scalar of a call: the argument it belongs to, what that is, and where the value stands."""
+
+    argument: str
+    kind: ArgumentKind
+    value: Any
+    tier: Tier
+
+    @property
+    def is_target(self) -> bool:
+        return self.kind in ("who", "thing")
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """A call that ran, as it was taken in."""
+
+    labels: ToolLabels
+    arguments: Mapping[str, Any]
+    output: bytes | str
+    step: int
+    is_approved: bool
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What provenance says of a call: the reasons to ask, none if it may run; and where each value came from."""
+
+    reasons: tuple[Reason, ...] = ()
+    sources: tuple[Reason, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        """True if a person has to decide."""
+        return bool(self.reasons)
+
+
+class Provenance:
+    """The words, records and values of one run.
+
+    Args:
+        level: how far a record that the user's words single out may be trusted for whom a call reaches.
+    """
+
+    def __init__(self, level: Level = "careful") -> None:
+        """Begin with nothing said and nothing read."""
+        self.level: Level = level
+        self.words = UserWords("")
+        self.is_tainted = False
+        self._outputs = Outputs()
+        self._own: set[str] = set()
+        self._trusted: set[str] = set()
+        self._burned: set[str] = set()
+        self._private = PrivateValues()
+        self._waiting: deque[_Taken] = deque()
+        self._waiting_size = 0
+
+    # -- what comes in ---------------------------------------------------------------------------------
+
+    def set_words(self, text: str) -> None:
+        """Take in all that the user has said so far; what it singles out is judged anew."""
+        if text == self.words.text:
+            return
+        before, self.words = self.words, UserWords(text)
+        self._outputs.judge_again(before, self.words, self._burned)
+
+    def add_call(
+        self,
+        labels: ToolLabels,
+        arguments: Mapping[str, Any],
+        output: bytes | str,
+        *,
+        step: int,
+        is_approved: bool = False,
+    ) -> None:
+        """Note a call that ran, and its output. They are read when a call is to be judged: many runs only read.
+
+        Args:
+            labels: of the tool.
+            arguments: as they ran.
+            output: what the tool returned: JSON as bytes, or a text.
+            step: the step of the run.
+            is_approved: True if a person said yes to it: its values are the run's own from now on.
+        """
+        self.is_tainted = self.is_tainted or not labels.trusted
+        self._waiting.append(_Taken(labels, arguments, output, step, is_approved))
+        self._waiting_size += len(output)
+        while self._waiting_size > _MOST_WAITING and len(self._waiting) > 1:
+            self._waiting_size -= len(self._waiting.popleft().output)
+
+    def _read_waiting(self) -> None:
+        while self._waiting:
+            taken = self._waiting.popleft()
+            self._waiting_size -= len(taken.output)
+            self._read_call(taken)
+
+    def _read_call(self, taken: _Taken) -> None:
+        labels, arguments, output, step = taken.labels, taken.arguments, taken.output, taken.step
+        is_vouched = self._note_arguments(labels, arguments, is_approved=taken.is_approved)
+        data = output if isinstance(output, bytes) else _json_of(output)
+        if data is None:
+            if labels.trusted and (form := normal_form(output)) is not None:
+                self._trusted.add(form)
+            return
+        origin = Origin(
+            labels.name,
+            step,
+            own=labels.makes,
+            directory=labels.directory,
+            keyed=not labels.makes and is_vouched and bool(arguments),
+            listed=labels.directory and (is_vouched or not arguments),
+            phrases=tuple(
+                fold(value)
+                for _, value in walk_values(dict(arguments))
+                if isinstance(value, str) and self.words.has(value)
+            ),
+        )
+        for record in self._outputs.add(origin, data, self.words, self._burned):
+            for field in record.fields:
+                if labels.trusted:
+                    self._trusted.add(field.form)
+                if labels.makes and field.form not in self._burned:
+                    self._own.add(field.form)
+                if _is_private(field, labels, is_vouched=is_vouched):
+                    self._private.add(field.form, field.key)
+
+    # -- what is asked ---------------------------------------------------------------------------------
+
+    def judge(self, labels: ToolLabels, arguments: Mapping[str, Any]) -> Judgement:
+        """Return whether a call may run by itself, and where its values come from."""
+        if labels.reads and (not labels.hosts or not self.is_tainted):
+            return Judgement()
+        self._read_waiting()
+        if labels.reads:
+            return Judgement(tuple(self._host_reasons(labels, arguments)))
+        values = [
+            _Value(name, labels.kinds.get(name, "thing"), value, self._find_tier(value, name, labels))
+            for name, argument in arguments.items()
+            for _, value in walk_values(argument, name)
+        ]
+        sources = tuple(
+            self._source(one.argument, one.value, one.tier) for one in values if one.is_target or one.kind == "amount"
+        )
+        if not self.is_tainted:
+            return Judgement(sources=sources)
+        reasons = [*self._act_reasons(labels)]
+        for value in values:
+            reasons.extend(self._value_reasons(labels, value, values))
+        return Judgement(tuple(dict.fromkeys(reasons)), sources)
+
+    def tier_of(self, value: Any, argument: str = "", labels: ToolLabels | None = None) -> Tier:
+        """Return where a value stands: in the user's words, in values of the run's own, in a record, or nowhere."""
+        self._read_waiting()
+        return self._find_tier(value, argument, labels)
+
+    def _find_tier(self, value: Any, argument: str = "", labels: ToolLabels | None = None) -> Tier:
+        form = normal_form(value)
+        cues = (*name_words(argument), *(labels.words if labels else ()))
+        if isinstance(value, bool) or self.words.has(value, cues=cues):
+            return "prompt"
+        if form is None:
+            return "none"
+        if form in self._own:
+            return "own"
+        if form in self._trusted:
+            return "trusted"
+        found = self._outputs.find(form)
+        if form not in self._burned and any(map(self._outputs.is_anchored, found)):
+            return "anchored"
+        return "leaf" if found else "none"
+
+    # -- rules -----------------------------------------------------------------------------------------
+
+    def _host_reasons(self, labels: ToolLabels, arguments: Mapping[str, Any]) -> Iterable[Reason]:
+        """A read that contacts a host which a text named could carry out what the run has read."""
+        for name in labels.hosts & arguments.keys():
+            for _, value in walk_values(arguments[name], name):
+                tier = self._find_tier(value, name, labels)
+                if tier not in _VOUCHED:
+                    yield self._source(name, value, tier, rule="host")
+
+    def _act_reasons(self, labels: ToolLabels) -> Iterable[Reason]:
+        """A kind of act that the user's words do not ask for."""
+        if labels.verb and self.words.has_word(labels.verb):
+            return
+        for act in sorted(labels.acts):
+            if not any(self.words.asks_for(kind) for kind in GATE_ORDER[act]):
+                yield Reason("act", "", act)
+
+    def _value_reasons(self, labels: ToolLabels, one: _Value, values: list[_Value]) -> Iterable[Reason]:
+        if one.is_target:
+            if not self._is_vouched(labels, one):
+                yield self._source(one.argument, one.value, one.tier)
+        elif one.kind == "amount":
+            if not self._is_bounded(one, values):
+                yield self._source(one.argument, one.value, one.tier, rule="amount")
+        elif one.kind == "when":
+            if not any(other.is_target for other in values) and not self._has_day(one):
+                yield self._source(one.argument, one.value, one.tier, rule="when")
+        elif isinstance(one.value, str):
+            yield from self._text_reasons(labels, one, values)
+
+    def _is_vouched(self, labels: ToolLabels, one: _Value) -> bool:
+        if one.tier == "prompt":
+            asked: set[Act] = {other for act in labels.acts for other in GATE_ORDER[act]}
+            return one.kind != "who" or is_bound(self.words, one.value, asked, labels.verb)
+        if one.tier in ("own", "trusted"):
+            return True
+        if one.tier != "anchored" or self.level == "strict":
+            return False
+        if one.kind == "thing" or self.level == "balanced":
+            return True
+        return any(
+            self._outputs.flags[number] & DIRECTORY
+            or (self._outputs.is_anchored(number) and not self._outputs.flags[number] & AUTHORED)
+            for number in self._outputs.find(normal_form(one.value) or "")
+        )
+
+    def _is_bounded(self, one: _Value, values: list[_Value]) -> bool:
+        """Whether an amount is said, or no larger than a number in a record of a thing that the call is about."""
+        if one.tier in ("own", "trusted") or self.words.has(one.value, is_identity=False):
+            return True
+        if not isinstance(one.value, (int, float)):
+            return False
+        amount = abs(one.value)
+        named = [
+            (normal_form(other.value) or "", other.tier)
+            for other in values
+            if other.is_target and other.tier in _VOUCHED | {"anchored"}
+        ]
+        outputs = self._outputs
+        for form, where in named:
+            for number in outputs.find(form):
+                if (where == "prompt" or outputs.is_anchored(number)) and amount <= outputs.largest_number(number):
+                    return True
+        # A name may also be one word of a field ("Spotify" of "Spotify Premium").
+        marks = {
+            mark
+            for form, where in named
+            if form and not any(sign.isdigit() for sign in form)
+            for mark in ((form, f"~{form}") if where == "prompt" else (form,))
+        }
+        return any(amount <= outputs.largest_number(number) for number in outputs.find_marked(marks))
+
+    def _text_reasons(self, labels: ToolLabels, one: _Value, values: list[_Value]) -> Iterable[Reason]:
+        for contact in find_contacts(one.value):
+            tier = self._find_tier(contact)
+            if tier in _VOUCHED or tier == "anchored" or (tier == "leaf" and not labels.open_world):
+                continue
+            yield self._source(one.argument, contact, tier, rule="contact")
+        if not labels.open_world:
+            return
+        for value, key in self._private.find_in(one.value):
+            if not self.words.has(value) and not self._names_field(key):
+                yield self._source(one.argument, value, "leaf", rule="private")
+                return
+        if any(other.is_target and other.tier == "anchored" for other in values):
+            yield from self._stray_identifiers(one.argument, one.value)
+
+    def _stray_identifiers(self, name: str, text: str) -> Iterable[Reason]:
+        """An identifier of a record that the user did not single out, on its way to one whom a record names."""
+        for word in dict.fromkeys(find_words(fold(text))):
+            form = normal_form(word) or ""
+            if any(sign.isdigit() for sign in form) and not self.words.has_form(form, is_identity=False):
+                found = self._outputs.find_identified(form)
+                if found and not any(map(self._outputs.is_anchored, found)):
+                    yield self._source(name, form, "leaf", rule="private")
+                    return
+
+    def _has_day(self, one: _Value) -> bool:
+        """Whether the user or a record vouches for a moment, or at least the user named its day."""
+        day = re.match(r"(\d{4})-(\d\d)-(\d\d)", normal_form(one.value) or "")
+        return (
+            day is None
+            or one.tier in _VOUCHED | {"anchored"}
+            or self.words.has_day(int(day[1]), int(day[2]), int(day[3]))
+        )
+
+    def _names_field(self, key: str) -> bool:
+        return any(len(word) > 2 and self.words.has_word(word) for word in name_words(key))  # noqa: PLR2004 - "id"
+
+    # -- parts -----------------------------------------------------------------------------------------
+
+    def _note_arguments(self, labels: ToolLabels, arguments: Mapping[str, Any], *, is_approved: bool) -> bool:
+        """Note the values of a call; returns whether the user or a record vouches for those of a read."""
+        vouched = True
+        for name, argument in arguments.items():
+            for _, value in walk_values(argument, name):
+                form = normal_form(value)
+                if form is None:
+                    continue
+                tier = self._find_tier(value, name, labels)
+                if is_approved:
+                    self._own.add(form)
+                elif tier == "none":
+                    self._burned.add(form)
+                if tier in ("leaf", "none") and labels.kinds.get(name) in ("who", "thing", "text", None):
+                    vouched = False
+        return vouched
+
+    def _source(self, name: str, value: Any, tier: Tier, *, rule: str = "value") -> Reason:
+        found = self._outputs.find(normal_form(value) or "")
+        number = next((one for one in found if self._outputs.is_anchored(one)), found[0] if found else None)
+        step, place = (None, "") if number is None else self._outputs.describe(number)
+        return Reason(rule, name, str(value), tier, step, place)
+
+
+def _is_private(field: RecordField, labels: ToolLabels, *, is_vouched: bool) -> bool:
+    if labels.private or not PRIVATE_NAMES.isdisjoint(name_words(field.key)):
+        return True
+    # A secret is one token. An address in words is what people ask for.
+    return not is_vouched and " " not in field.form and any(c.isdigit() for c in field.form)
+
+
+def _json_of(text: str) -> bytes | None:
+    """Return a text that is a JSON array or object as bytes, else None."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        data = text.encode()
+        orjson.loads(data)
+    except (UnicodeEncodeError, orjson.JSONDecodeError):
+        return None
+    return data
