@@ -433,6 +433,8 @@ class Guard:
                 whose = tenant if state.tenant is None else state.tenant
                 found = RunMemory(state, self.store, self.clock, whose, named=known)
                 self._opened[ident] = found
+            else:
+                found.matters.recheck_doubts()
         if found.tenant != tenant:
             raise UsageError(f"run {ident!r} is one of tenant {found.tenant!r}; give the run of {tenant!r} its own id")
         return found

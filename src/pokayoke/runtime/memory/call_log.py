@@ -73,6 +73,7 @@ class CallLog:
         self._unusable: dict[str, str] = {}  # tools of writes that ran, and whose answers were unusable, by key
         self._effects = next(_effect_numbers) if was_open else 0
         self._here: set[str] = set()  # keys that were claimed in this process, until the ledger has been read
+        self._under_way: set[str] = set()  # keys whose calls have not come back
         self._store, self._run_id = store, run_id
         self._recalled, self._new_turn, self._recalling = not named, False, 0
         # Re-entrant: a text of users' arguments is made under it, and a finalizer may call a tool meanwhile.
@@ -115,11 +116,18 @@ class CallLog:
         self.unmet.clear()
         self.unrepeated.clear()
         self._new_turn = True
+        self.recheck_doubts()
+
+    def recheck_doubts(self) -> None:
+        """Read the ledger again before anything is said of a doubt: a person may have settled it since."""
+        if self.open and self.doubtful_tools:
+            self._recalled = False
 
     def begin_claim(self, claim: Claim) -> OpenCall:
         """Count a write as in doubt from its claim on: whoever waits for it may be cancelled or interrupted."""
         if not self._recalled:
             self._here.add(claim.key)
+        self._under_way.add(claim.key)
         self._effects = next(_effect_numbers)
         self.unmet[claim.key] = (claim.tool, "in_doubt")
         matter = self.open[claim.key] = OpenCall(claim.tool, "in_doubt")
@@ -158,12 +166,14 @@ class CallLog:
 
     def forget_key(self, key: str) -> None:
         """Nothing is open under this key any more, or nothing has happened."""
+        self._under_way.discard(key)
         self.unmet.pop(key, None)
         self.open.pop(key, None)
 
     def record_outcome(self, outcome: Outcome, call: ToolCall, *, writes: bool = False) -> None:
         """Remember what became of a call. `writes` tells whether its tool is one that does."""
         key, tool = outcome.key or "", outcome.tool
+        self._under_way.discard(key)
         if outcome.status == "invalid_output" and outcome.effect == "done":
             self.forget_key(key)
             self._done.pop(key, None)
@@ -228,6 +238,7 @@ class CallLog:
                     self._add_to_order(record)
             self._order |= after
             for record in known:
+                self._end_doubt(record)
                 if self._new_turn or record.key in self._here:  # how that ended is known here, or will be
                     continue
                 if record.state in OPEN:
@@ -235,6 +246,17 @@ class CallLog:
                     self.open.setdefault(record.key, OpenCall(record.tool, "in_doubt"))
             self._recalled = True
             self._here.clear()
+
+    def _end_doubt(self, record: Record) -> None:
+        """End a doubt that somebody has settled in the ledger, unless its call is still on its way."""
+        key, matter = record.key, self.open.get(record.key)
+        if matter is None or matter.reason != "in_doubt" or key in self._under_way:
+            return
+        if record.state in ("completed", "failed_retriable"):
+            was_unmet = key in self.unmet
+            self.forget_key(key)
+            if was_unmet and record.state == "failed_retriable":
+                self.unmet[key] = (record.tool, "tool_failure")
 
     def ending_reason(self, *, well: bool) -> StopReason | None:
         """Why a run that nothing stopped is over; `well` if no exception ended it. None if nobody can say."""
