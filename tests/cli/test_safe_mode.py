@@ -94,7 +94,7 @@ def test_open_stops_writes_and_close_lets_them_go_on(shell, ledger):
     refused = writes(ledger)
     assert (refused.status, refused.stop_reason) == ("refused", "kill_switch")
     assert "incident 42" in refused.message
-    assert "a person closes it" in shell("safe-mode", "status").stdout
+    assert "a person turns it off" in shell("safe-mode", "status").stdout
     closed = shell("safe-mode", "close", "--scope", "*", *WHO, "--json")
     assert (closed.returncode, json_lines(closed)[0]["mode"], json_lines(closed)[0]["epoch"]) == (0, "closed", 2)
     assert writes(ledger).ok
@@ -109,7 +109,7 @@ def test_a_person_takes_over_from_the_machine(shell, ledger):
     """Opening what has tripped by itself makes it wait for a person; closing begins the count anew."""
     fed(ledger, "crm", False, False, False)
     assert json_lines(shell("safe-mode", "open", "--scope", "crm", *WHO, "--json"))[0]["manual"] is True
-    assert "a person closes it" in shell("safe-mode", "status").stdout
+    assert "a person turns it off" in shell("safe-mode", "status").stdout
     shell("safe-mode", "close", "--scope", "crm", *WHO)
     fed(ledger, "crm", False, False)
     assert shell("safe-mode", "status").returncode == 0

@@ -62,7 +62,7 @@ def test_filters_narrow_down(shell, file, words, count):
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == count
     assert all(event in EVENTS for event in found)
-    assert done.stderr == ("" if count else "no event is like that\n")
+    assert done.stderr == ("" if count else "no events found\n")
 
 
 def test_a_report_of_nothing_asks_for_the_file(shell):
@@ -235,6 +235,12 @@ class TestParts:
         )
         assert line == "- None #- e FAILED (\\x1b) repairs: x"
         assert describe_event({"event": "e", "ts": "x"}).startswith("- - #- e")
+
+    @pytest.mark.parametrize(("decision", "failed"), [("allow", True), ("refuse", False), ("ask", False)])
+    def test_a_call_that_never_ran_has_not_failed(self, decision, failed):
+        """A refusal and a question are named by their decision alone."""
+        line = describe_event({"event": "tool_call", "ok": False, "decision": decision, "reason": "x"})
+        assert ("FAILED" in line) == failed
 
     def test_a_monstrous_line_is_read_away(self, tmp_path, monkeypatch):
         """A line longer than the cap is broken; what follows is read."""

@@ -215,7 +215,7 @@ def test_a_replay_says_what_came_after(chat):
     run = chat.guard().run("t")
     again = chat.call(run, on("c9"))
     assert again.text.startswith("Not run again: switch already ran at ")
-    assert ", and after that: switch; result of then\n<tool_output" in again.text
+    assert ", and after that: switch; the result of switch was:\n<tool_output" in again.text
 
 
 def test_two_who_mean_the_same_repetition_make_one_effect(chat):

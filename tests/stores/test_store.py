@@ -312,16 +312,18 @@ def test_an_answer_whose_receipt_was_lost_is_recognised(store):
 
 
 @pytest.mark.parametrize(
-    ("approved", "at", "said"),
+    ("kind", "approved", "at", "said"),
     [
-        (True, 111.0, "approved already, by ann; the same call runs when"),
-        (False, 111.0, "denied already, by ann; the same call stays refused"),
-        (True, 999.0, "expired already; the call has to ask again"),
+        ("call", True, 111.0, "approved already, by ann; the same call runs when"),
+        ("call", False, 111.0, "denied already, by ann; the same call stays refused"),
+        ("call", True, 999.0, "expired already; the call has to ask again"),
+        ("output", True, 111.0, "approved already, by ann; its output no longer holds back writes"),
+        ("output", False, 111.0, "denied already, by ann; its output still holds back writes"),
     ],
 )
-def test_a_second_answer_hears_what_the_first_one_means(store, approved, at, said):
-    """Only an expired question has to be asked again."""
-    store.propose(QUESTION)
+def test_a_second_answer_hears_what_the_first_one_means(store, kind, approved, at, said):
+    """Only an expired question has to be asked again; a review is about later writes, and lets no call run."""
+    store.propose(msgspec.structs.replace(QUESTION, kind=kind))
     store.answer("a1", approved=approved, by="ann", reason="", now=110.0)
     with pytest.raises(StoreError, match=said):
         store.answer("a1", approved=not approved, by="bob", reason="", now=at)

@@ -93,7 +93,7 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
     if contract.timeout is None and contract.thread is None and not contract.is_async:
         yield SourceProblem(
             "no_deadline", contract.id,
-            "has no deadline in a synchronous run: one that hangs there holds the run. Declare timeout in seconds.",
+            "has no deadline in a synchronous run: a call that hangs holds up the run. Declare timeout in seconds.",
         )  # fmt: skip
 
 
@@ -168,7 +168,8 @@ def _print_result(
 ) -> None:
     paint = choose_painter()
     for problem in problems:
-        print_data(f"{paint(problem.code, 'bad')}  {escape_text(problem.where)}: {escape_text(problem.message)}")
+        place = "" if problem.message.startswith(f"{problem.where}:") else f"{problem.where}: "
+        print_data(f"{paint(problem.code, 'bad')}  {escape_text(place + problem.message)}")
     if verdict is not None:
         _print_verdict(verdict)
     elif asked:
@@ -200,7 +201,7 @@ def _print_verdict(verdict: Verdict) -> None:
     for finding in verdict.findings:
         print_data(
             f"  finding      {escape_text(finding.code)} at {escape_text(finding.at) or 'the whole'}: "
-            f"{escape_text(finding.message)}"
+            f"{escape_text(finding.message.removeprefix(f'{finding.at}: '))}"
         )
         if finding.hint:
             print_data(f"  to the model {escape_text(finding.hint)}")

@@ -165,7 +165,7 @@ def _describe_next(line: dict[str, Any], at: float) -> str:
         return "-"
     if line["mode"] == "half_open":
         return f"{PROBES_TO_CLOSE - line['valid']} valid reads close it"
-    return "a person closes it" if line["probes_from"] is None else f"probes {format_age(line['probes_from'], at)}"
+    return "a person turns it off" if line["probes_from"] is None else f"probes {format_age(line['probes_from'], at)}"
 
 
 def _print_switch(switch: Switch, *, json: bool) -> None:

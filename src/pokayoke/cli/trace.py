@@ -91,7 +91,7 @@ def trace(
     else:
         shown = _print_events(events, json=json, endless=follow)
     if not shown and (run or tool or event or failed):
-        print_message("no event is like that")
+        print_message("no events found")
     if broken.count:
         print_message(f"{format_count(broken.count, 'broken line')}, not counted. The first is line {broken.first}.")
         raise typer.Exit(1)
@@ -223,7 +223,7 @@ def describe_event(event: Event) -> str:
     words += [event[key] for key in ("tool", "decision", "status") if event.get(key)]
     if event["event"] == "shadow":
         words.append(f"{event.get('contract')} {'!=' if event.get('differs') else '='} {event.get('candidate')}")
-    elif event.get("ok") is False:
+    elif event.get("ok") is False and (event.get("error") or event.get("decision") in (None, "allow")):
         words.append(event.get("error") or "FAILED")
     if event.get("reason"):
         words.append(f"({event['reason']})")

@@ -188,10 +188,7 @@ def _closed_reason(approval: Approval) -> str:
     """Return why a question takes no answer any more, and what that means for its call."""
     if approval.status == "expired":
         return "is expired already; the call has to ask again"
-    now = "the same call runs when it is sent again" if approval.status == "approved" else "the same call stays refused"
-    if approval.status == "used":
-        now = "the same call asks again"
-    return f"is {approval.status} already, by {approval.by}; {now}"
+    return f"is {approval.status} already, by {approval.by}; {approval.consequence}"
 
 
 def decide_operation(decision: Resolution) -> Operation[Record]:

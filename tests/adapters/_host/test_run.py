@@ -250,7 +250,7 @@ def test_a_run_whose_end_can_be_seen_is_kept_until_then(monkeypatch):
     assert hosted.run.stop_reason == "success"
 
 
-@pytest.mark.filterwarnings("ignore:put is a write on a durable store")
+@pytest.mark.filterwarnings("ignore:put. a write on a durable store")
 def test_a_durable_store_never_takes_a_passing_id_for_a_lasting_one(monkeypatch, tmp_path):
     """A run that no restart knows is another one when it comes back: its id is not one that writes are kept under."""
     monkeypatch.setattr("pokayoke.adapters._host.run._KEPT_RUNS", 1)

@@ -146,7 +146,7 @@ AFTERWARDS = [
     # what the call of before answers now, whether that is its result, what a note says of it
     (told(LONG), True, "answered"),
     (told(LONG, "unchecked"), True, "answered"),
-    (told("12 EUR", before="already ran at 12:00; result of then\n"), True, 'answered, shows ["12"]'),
+    (told("12 EUR", before="already ran at 12:00; the result of get was:\n"), True, 'answered, shows ["12"]'),
     (told(LONG, "error", "find reports a failure.\n"), False, "said: "),
     (told(LONG, "degraded", "find cannot be used.\n"), False, "said: "),
     ("find failed (ValueError). Tell the user.", False, 'said: "find failed (ValueError). Tell the user."'),

@@ -16,6 +16,7 @@ from correction_samples import (
 
 from pokayoke.core.correct.correct import correct_arguments
 from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.output.model_text import refusal_text
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ def test_field_names(sent, meant, kind):
     assert bool(allowed.findings) == (kind == "likely")
     if kind == "likely":
         assert "Did you mean `amount`?" in allowed.findings[0].hint
+        text = refusal_text(allowed.findings, tool="pay")
+        assert (text.count("Did you mean"), "Add `amount`" in text) == (1, False)
 
 
 @pytest.mark.parametrize(

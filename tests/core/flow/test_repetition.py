@@ -59,8 +59,8 @@ def sighting(known, view, ident="c2", marks=None, equal=True):
         ("no JSON", record(), False),
         ("done", record(output=b'"done"'), True),
         ("It may or may not have been done", record(output=b'"done"'), False),
-        (f"{REPLAY_WORDS}: add already ran at 1970-01-01 00:00:01 UTC; result of then\n{FRAME}", record(), True),
-        (f"{REPLAY_WORDS}: add already ran at 1970-01-01 00:00:02 UTC; result of then\n{FRAME}", record(), False),
+        (f"{REPLAY_WORDS}: add already ran at 1970-01-01 00:00:01 UTC; the result of add was:\n{FRAME}", record(), True),
+        (f"{REPLAY_WORDS}: add already ran at 1970-01-01 00:00:02 UTC; the result of add was:\n{FRAME}", record(), False),
         ("It is not known whether add took effect. Do not send it again.", record(), False),
         ("[interrupted]", record(output=None), False),
         (FRAME, record(output=None), True),
@@ -86,8 +86,10 @@ def test_a_call_that_means_another_effect_has_no_answer_of_this_one():
 
 
 def test_a_replay_says_which_effect_it_is_about():
-    """When it ran, or was claimed if its output is still to come, and its number among the equal ones."""
+    """When it ran, or was claimed if its output is still to come or a person settled it, and its number."""
     assert replay_words(record(), 0) == "already ran at 1970-01-01 00:00:01 UTC"
+    decided = msgspec.structs.replace(record(), decided_by="ann")
+    assert replay_words(decided, 0) == "already ran at 1970-01-01 00:00:00 UTC"
     early = msgspec.structs.replace(record(), settled_at=None)
     assert replay_words(early, 1) == "already ran (number 2) at 1970-01-01 00:00:00 UTC"
     second = call(f"{REPLAY_WORDS}: add {replay_words(record(), 1)}; result", "c5")
@@ -104,7 +106,7 @@ def test_each_effect_needs_an_answer_of_its_own():
 
 def test_an_answer_that_was_handed_out_is_known_by_its_text():
     """Also one that was replayed for another call, and one that the record does not hold."""
-    text = f"{REPLAY_WORDS}: add already ran; its result was not kept"
+    text = f"{REPLAY_WORDS}: add already ran; the result of add was not kept"
     handed = [HandedAnswer(0, "c5", 1, 1, hash(text))]
     known = record(output=None)
     assert sighting(known, caller(call(text, "c5"), handed=handed, count=1)) == "this_turn"

@@ -19,11 +19,13 @@ def test_in_a_chat_without_tool_calls_no_answer_passes_for_the_user_s_words():
     """What the guard says itself stands behind a label too, alone or before an output; it is told by who said it."""
     refusal = Outcome(status="refused", call_id="c1", tool="get", text="get may not be used. Tell the user.")
     output = result_text({"a": 1}, tool="get", call_id="c2", trust="checked")
-    replayed = Outcome(status="replayed", call_id="c2", tool="get", text=f"already ran; result of then\n{output}")
+    replayed = Outcome(
+        status="replayed", call_id="c2", tool="get", text=f"already ran; the result of get was:\n{output}"
+    )
     (message,) = result_messages([refusal, replayed], "text")
     assert message["content"].split("\n") == [
         '<tool_output tool="get" call="c1" trust="error">', refusal.text, "</tool_output>",
-        '<tool_output tool="get" call="c2" trust="checked">', "already ran; result of then", "</tool_output>",
+        '<tool_output tool="get" call="c2" trust="checked">', "already ran; the result of get was:", "</tool_output>",
         *output.split("\n"),
     ]  # fmt: skip
     turns = [{"role": "assistant", "content": "{}"}, message] * 20

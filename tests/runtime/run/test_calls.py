@@ -884,7 +884,7 @@ def test_a_durable_store_needs_a_scope(world, driver, caplog):
     store.durable = True
     guard = world.guard(store=store)
     with pytest.warns(
-        UserWarning, match=r"order is a write on a durable store, .* Pass one, such as guard\.run\("
+        UserWarning, match=r"order: a write on a durable store needs a run, .* Pass one, such as guard\.run\("
     ) as warned:
         run = guard.run()
     assert warned[0].filename == __file__

@@ -71,7 +71,7 @@ def test_the_latch_of_a_write_opens_by_a_person_only():
     run = Guard([create, write()]).run("r")
     first = call(run, "create", "A")
     assert (first.status, first.effect) == ("invalid_output", "done")
-    assert "another way; tell the user" in first.text
+    assert "any other way; tell the user" in first.text
     assert call(run, "create", "B").ok
     held = call(run, "tag")
     assert held.findings[0].code == "latched"

@@ -243,7 +243,7 @@ def test_a_run_without_a_scope_knows_nothing(answer, tmp_path):
     """A durable ledger has no effects of a run that nobody named."""
     open_store(f"sqlite:///{tmp_path}/l.db", create=True).close()
     with Guard([switch_on()], store=f"sqlite:///{tmp_path}/l.db") as guard:
-        with pytest.warns(UserWarning, match="without a run"):
+        with pytest.warns(UserWarning, match="needs a run"):
             run = guard.run()
         assert texts(answer(run, [ASKED, asks(("c1", "on")), ASKED]))["c1"] == UNANSWERED
 

@@ -197,7 +197,8 @@ def _record_answer(approval_id: str, store: str | None, by: str, reason: str, *,
         found = _find_approval(ledger, approval_id)
         require_id_digits(approval_id, found.id)
         known = Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason)
-    print_data(as_json(struct_to_dict(known)) if json else escape_text(f"{known.id} is {known.status} by {known.by}"))
+    said = f"{known.id} is {known.status} by {known.by}; {known.consequence}"
+    print_data(as_json(struct_to_dict(known)) if json else escape_text(said))
 
 
 def _find_approval(ledger: Store, approval_id: str) -> Approval:

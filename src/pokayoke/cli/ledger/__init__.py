@@ -147,7 +147,7 @@ def list_effects(
     if more := seen - count:
         print_message(f"{format_count(more, 'more effect')} not shown: --limit 0 lists all")
     if not count:
-        print_message("nothing is in doubt" if in_doubt else "no effect is like that")
+        print_message("nothing is in doubt" if in_doubt else "no effects found")
     if in_doubt and count:
         raise typer.Exit(1)
 
@@ -208,7 +208,7 @@ def resolve(
     run once more, so make sure that it is not still in progress.
     """
     if (happened is None) == (not not_happened):
-        raise ConfigurationError("say one of --happened REF and --not-happened")
+        raise ConfigurationError("say what you found: either --happened REF or --not-happened")
     if happened is not None and (not happened.strip() or happened.startswith("--")):
         raise ConfigurationError("--happened needs the target's own name of the effect, such as an order number")
     if not by.strip() or not reason.strip():
@@ -221,7 +221,10 @@ def resolve(
     if json:
         print_data(as_json(_record_values(after, decision.now)))
     else:
-        print_data(escape_text(f"{after.tool} {after.key[:12]} is {after.state} now, as decided by {by}"))
+        then = "is answered from the ledger" if after.state == "completed" else "may run once more"
+        print_data(
+            escape_text(f"{after.tool} {after.key[:12]} is {after.state} by {by}'s decision: the same call {then}")
+        )
 
 
 @app.command()
@@ -285,7 +288,7 @@ def _print_identity(identity: dict[str, Any], *, json: bool, also: str = "is rea
         return
     print_data(f"ledger {escape_text(identity['ledger_id'])} {also}")
     if not identity["sealed"]:
-        print_message("outputs are kept as they are: set POKAYOKE_STORE_KEY to seal them")
+        print_message("outputs are stored without encryption: set POKAYOKE_STORE_KEY to seal them")
 
 
 def _parse_states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ...]:

@@ -187,8 +187,10 @@ def describe_issue(issue: Issue, schema: Schema, *, root: str = _ROOT, suggestio
     other = " Or fit another variant that is allowed there." if tied else ""
     if code == "missing_field" and not suggestion:
         other = f"{_mistaken_names_text(issue, schema, root)}{other}"
+    if code == "missing_field" and suggestion:  # it is there under another name: to add it would be to send it twice
+        hint = ""
     if suggestion or other:
-        hint = _clip_hint(f"{suggestion} {hint}{other}".lstrip())
+        hint = _clip_hint(f"{suggestion} {hint}{other}".strip())
     data: dict[str, Any] = {"keyword": problem.keyword, "expected": problem.expected, "got": problem.got}
     return Finding(code=code, at=at, message=message, hint=hint, data=data)
 

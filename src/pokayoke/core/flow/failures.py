@@ -53,8 +53,8 @@ def failure_advice(effect: Effect, became: EffectStatus) -> str:
 def unusable_advice(became: EffectStatus) -> str:
     """Return what a model may do after a write whose answer is unusable."""
     if became == "unknown":
-        return f"{_UNKNOWN} do it again, neither so nor in another way; {_LOOK_AND_TELL}"
-    return "It ran, and took effect. Do not do it again, neither so nor in another way; tell the user."
+        return f"{_UNKNOWN} do it again, in this or any other way; {_LOOK_AND_TELL}"
+    return "It ran, and took effect. Do not do it again, in this or any other way; tell the user."
 
 
 def execution_finding(

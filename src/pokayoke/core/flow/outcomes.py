@@ -206,20 +206,24 @@ def add_last_answer(ending: Ending, prepared: PreparedCall, plan: CallPlan, reco
     if record.state == "completed":
         said, shown, _ = _last_answer(prepared, record, plan, plan.trust)
         known = f"already ran at {settled_time(record)}; {said}\n{shown}"
-    text = f"{ending.outcome.text}\n{prepared.tool} {known}"
+    text = f"{ending.outcome.text}\nBefore that, {prepared.tool} {known}"
     return msgspec.structs.replace(ending, outcome=msgspec.structs.replace(ending.outcome, text=text))
 
 
 def _last_answer(prepared: PreparedCall, record: Record, plan: CallPlan, trust: str) -> tuple[str, str, Any]:
     """Return what is said of a recorded output, what is shown of it, and its value."""
+    tool, call_id = prepared.tool, prepared.call.id
+    advice = f"Do not send {tool} again to see it."
     if record.output is None:
-        return "its result was not kept", f"Do not send {prepared.tool} again to see it.", None
+        if not record.reference:
+            return f"the result of {tool} was not kept", advice, None
+        shown = result_text({"reference": record.reference}, tool=tool, call_id=call_id, trust="unchecked")
+        return f"the result of {tool} was not kept, only its reference:", f"{shown}\n{advice}", None
     if not _may_replay_output(record, plan):
-        said = f"its result is of {record.contract} and does not fit {plan.contract.id}"
-        return said, f"Do not send {prepared.tool} again to see it.", None
+        return f"the result of {tool} is of {record.contract} and does not fit {plan.contract.id}", advice, None
     value = msgspec.json.decode(record.output)
-    shown = result_text(value, tool=prepared.tool, call_id=prepared.call.id, trust=trust, canonical=record.output)
-    return "result of then", shown, value
+    shown = result_text(value, tool=tool, call_id=call_id, trust=trust, canonical=record.output)
+    return f"the result of {tool} was:", shown, value
 
 
 def _may_replay_output(record: Record, plan: CallPlan) -> bool:

@@ -191,8 +191,9 @@ def replay_words(record: Record, number: int) -> str:
 
 
 def settled_time(record: Record) -> str:
-    """Return when an effect ended, in words."""
-    return f"{datetime.fromtimestamp(record.settled_at or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    """Return when an effect ended, in words; of one that a person settled, when it began: it ended before that."""
+    ended = None if record.decided_by else record.settled_at
+    return f"{datetime.fromtimestamp(ended or record.claimed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def decide_repetition(

@@ -91,6 +91,15 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         """True if a person has said yes, and that holds or was used."""
         return self.status in ("approved", "used")
 
+    @property
+    def consequence(self) -> str:
+        """What the answer means for the call, or for the writes after the output, in words."""
+        if self.kind == "output":
+            return f"its output {'no longer' if self.granted else 'still'} holds back writes"
+        if self.status == "used":
+            return "the same call asks again"
+        return "the same call runs when it is sent again" if self.granted else "the same call stays refused"
+
     def at(self, now: float) -> Approval:
         """This approval as it stands at `now`: expired if nobody decided in time, or if it was asked in the future."""
         if self.status in ("waiting", "approved") and (now >= self.expires_at or self.asked_at - now > _MAX_CLOCK_SKEW):

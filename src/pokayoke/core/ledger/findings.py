@@ -76,8 +76,8 @@ def no_scope_finding(tool: str) -> Finding:
         code="no_scope",
         blame="host",
         message=(
-            f"{tool} is a write on a durable store, but the run was opened without a run, session or tenant id. Pass "
-            "one, such as guard.run('order-4711'), or the thread or session id of your framework"
+            f"{tool}: a write on a durable store needs a run, session or tenant id, and this run has none. "
+            "Pass one, such as guard.run('order-4711'), or the thread or session id of your framework"
         ),
         hint="This write could not be started because of a set-up problem. Tell the user; do not retry.",
     )

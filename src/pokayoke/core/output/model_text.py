@@ -124,7 +124,7 @@ def refusal_text(findings: Iterable[Finding], *, tool: str, advice: str | None =
     named = withheld = False
     for finding, hint in zip(found, hints, strict=True):
         sentence = hint or finding_kind_sentence(finding)
-        if sentence not in said:
+        if not any(sentence in one for one in said):
             said.append(sentence)
             named = named or name in sentence
         withheld = withheld or (not finding.hint and finding.blame == "tool")

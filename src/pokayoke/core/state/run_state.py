@@ -276,9 +276,8 @@ def _latch_hint(taint: Taint) -> str:
     """Return what a model may do about a closed latch: never a call that the guard would refuse, or a second effect."""
     if taint.writes:
         return (
-            f"This write was not started. The last answer of {taint.tool} was unusable, and {taint.tool} may have "
-            "taken effect: do not do it again, neither so nor in another way. Only a person can allow writes again in "
-            "this run; tell the user."
+            f"This write was not started. The last answer of {taint.tool} was unusable: do not do it again, in this or "
+            "any other way. Only a person can allow writes again in this run; tell the user."
         )
     if taint.identity == EVERY_IDENTITY:
         return (

@@ -154,8 +154,9 @@ def resolve_roots(tool: Contract | Callable[..., Any], before: Contract | None =
     """
     if not isinstance(tool, Contract):
         raise ConfigurationError(
-            f"{tool!r} is not a contract: decorate the function with @pokayoke.tool(effect=...), or build one from a "
-            "definition with Contract.from_openai, from_anthropic or from_mcp"
+            f"{getattr(tool, '__name__', repr(tool))} is not a contract: decorate the function with "
+            "@pokayoke.tool(effect=...), or build one from a definition with Contract.from_openai, from_anthropic or "
+            "from_mcp"
         )
     if all(isinstance(roots, Roots) for roots in tool.paths.values()):
         return tool
