@@ -27,6 +27,7 @@ from pokayoke.core.json.strict import may_hold_whole_double
 from pokayoke.core.json.values import equal_json, is_array, is_object, properties_of
 from pokayoke.core.schema.facts import SchemaFacts, facts_at, walk_facts
 from pokayoke.core.schema.schema import Schema
+from pokayoke.core.text.neutralise import may_hold_invisible
 
 StandIn = Literal["lost_backslash", "leaked_markup", "placeholder", "unseen_text"]
 """A kind of text that stands for no value; also the code of its finding."""
@@ -91,7 +92,7 @@ class ArgumentChecks:
                 and (search_placeholder(dumped) is not None or (_LESS in dumped and may_hold_markup(dumped)))
             )
             or (has_escape and may_hold_lost_backslash(dumped))
-            or (self._has_required_text and (has_escape or not dumped.isascii()) and may_hold_unseen(dumped))
+            or (self._has_required_text and (has_escape or may_hold_invisible(dumped)) and may_hold_unseen(dumped))
             or (self._has_integers and (dumped.find(_WHOLE) >= 0 or _PLUS in dumped) and may_hold_whole_double(dumped))
             or (self.is_open and self._has_undeclared_names(value))
         )
