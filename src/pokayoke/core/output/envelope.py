@@ -88,7 +88,7 @@ def is_report(value: Any) -> bool:
     """Return whether every field of an object belongs to a report of success or failure, so that it holds no data."""
     if value.__class__ is not dict or not value:
         return False
-    for name in value:  # noqa: SIM110 - every output passes here, and a generator takes longer
+    for name in value:  # every output passes here, and a generator takes longer
         # Folding takes longer than seeing that there is nothing to fold.
         if name not in _REPORT_FIELDS and (
             (name.islower() and name.isalpha()) or _fold_field(name) not in _REPORT_FIELDS
