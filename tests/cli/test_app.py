@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -173,7 +174,8 @@ def test_a_shell_completes_commands_and_options(tmp_path):
             "COMP_WORDS": " ".join(words),
             "COMP_CWORD": str(len(words) - 1),
         }
-        done = subprocess.run(["pokayoke"], capture_output=True, text=True, timeout=50, check=False, env=env)
+        script = Path(sys.executable).with_name("pokayoke")
+        done = subprocess.run([script], capture_output=True, text=True, timeout=50, check=False, env=env)
         return done.stdout.split()
 
     assert complete("pokayoke", "led") == ["ledger"]

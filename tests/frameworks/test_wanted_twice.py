@@ -112,7 +112,10 @@ def test_a_wanted_effect_happens_and_no_other(chat, turns, effects, last):
     """Each row of the table: all effects, none twice, and the last word."""
     for text, *model in turns:
         chat.say(text, *model)
-    assert (chat.done, chat.text) == (effects, last)
+    # Frameworks begin the calls of one message side by side, in no order.
+    together = any(isinstance(said, list) for _, *model in turns for said in model)
+    done = sorted(chat.done, key=effects.index) if together else chat.done
+    assert (done, chat.text) == (effects, last)
 
 
 # -- wanted ------------------------------------------------------------------------------------------

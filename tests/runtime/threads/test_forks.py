@@ -26,7 +26,7 @@ def forked(child):
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)
+        signal.alarm(60)
         try:
             os._exit(child())
         finally:
