@@ -44,6 +44,7 @@ from pokayoke.adapters.openai_agents._handoffs import GuardedHandoff
 from pokayoke.adapters.openai_agents._run import CUT, current_agent_run
 from pokayoke.adapters.openai_agents._tools import frame_items, qualified_name, tool_definition, unknown_tool
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.context.open_calls import has_open_calls
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.answers import result_message
@@ -82,13 +83,13 @@ class GuardedModel(Proxy, Model):
 
     async def get_response(self, *given: Any, **named: Any) -> Any:
         """Ask the model once. Errors of the model go through."""
-        request = _ModelRequest(*_positional(given, named), is_kept=_is_kept(named))
+        request = await _open_request(_positional(given, named), is_kept=_is_kept(named))
         reply, reasons = await captured_reply(self._observed.get_response(*request.arguments, **named))
         return request.take_reply(reply, cut_or_last(reasons))
 
     async def stream_response(self, *given: Any, **named: Any) -> AsyncIterator[Any]:
         """Ask the model once and pass its events on; the last event holds the reply as the guard lets it stand."""
-        request = _ModelRequest(*_positional(given, named), is_kept=_is_kept(named))
+        request = await _open_request(_positional(given, named), is_kept=_is_kept(named))
         reasons: list[Any] = []
         stream = captured_stream(self._observed.stream_response(*request.arguments, **named), reasons)
         async with aclosing(stream) as events:
@@ -160,6 +161,18 @@ def _qualified_tool_name(tool: Any) -> str | None:
     return tool.qualified_name if isinstance(tool, FunctionTool) else None
 
 
+async def _open_request(arguments: list[Any], *, is_kept: bool) -> _ModelRequest:
+    """Return the request of these arguments, with its results framed and a result for each call of its history."""
+    system, given, *rest = arguments
+    if isinstance(given, list):
+        agent_run = current_agent_run()
+        if agent_run.on_wire:
+            given = frame_items(agent_run.adapter_run, given)
+        if not is_kept and has_open_calls(given):  # the SDK drops such calls of its own runs, not of a given history
+            given = [*await agent_run.adapter_run.run.aanswer_open_calls(given)]
+    return _ModelRequest(system, given, *rest, is_kept=is_kept)
+
+
 class _ModelRequest(ModelSide):
     """One request and its reply; a reply is anything with `output` and `usage`.
 
@@ -184,8 +197,6 @@ class _ModelRequest(ModelSide):
         """Shape the request."""
         self._agent_run = agent_run = current_agent_run()
         adapter_run = agent_run.adapter_run
-        if agent_run.on_wire and isinstance(given, list):
-            given = frame_items(adapter_run, given)
         history = given if isinstance(given, list) else []
         known_ids = filter(None, map(_CALL_ID, history))
         shape = self.begin_request(
