@@ -22,7 +22,7 @@ from agent_framework import (
 
 from pokayoke.adapters._host.frames import Frame, require_frame
 from pokayoke.adapters.agent_framework._approvals import approval_request, deny_question, waiting_requests
-from pokayoke.adapters.agent_framework._model import ModelRequest, frame_messages
+from pokayoke.adapters.agent_framework._model import ModelRequest, answer_messages, frame_messages
 from pokayoke.adapters.agent_framework._run import AgentRuns, Who
 from pokayoke.adapters.agent_framework._tools import Placeholder, ToolInvocation, framework_result, own_result
 from pokayoke.runtime.guard.guard import Guard
@@ -69,6 +69,7 @@ class _ModelMiddleware(ChatMiddleware):
             return
         if self._runs.on_wire:
             context.messages = frame_messages(agent_run.adapter_run, context.options or {}, context.messages)
+        context.messages = await answer_messages(agent_run.adapter_run, context.options or {}, context.messages)
         request = ModelRequest(self._runs, agent_run, context.options or {}, context.messages)
         context.options = request.options
         await call_next()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionTool, Message, ResponseStream
@@ -16,6 +16,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, FunctionT
 from pokayoke.adapters._host.calls import ReplyCall, effective_call, find_tool_name
 from pokayoke.adapters._host.finish_reasons import cut_or_last
 from pokayoke.adapters._host.model import ModelSide, chat_messages
+from pokayoke.adapters._host.open_calls import MissingResult, answer_open_calls
 from pokayoke.adapters._host.run import AdapterRun, PendingCall
 from pokayoke.adapters._host.visibility import OfferedTools, allowed_tool_choice, paging_tool
 from pokayoke.adapters.agent_framework._run import (
@@ -218,6 +219,18 @@ def frame_messages(adapter_run: AdapterRun, options: Mapping[str, Any], messages
     return [*map(frame_message, known)]
 
 
+async def answer_messages(
+    adapter_run: AdapterRun, options: Mapping[str, Any], messages: Sequence[Any]
+) -> Sequence[Any]:
+    """Return the messages of a request with a result for each call; of a history that the service keeps as they are."""
+    return messages if _is_kept(options) else await answer_open_calls(adapter_run, messages, _as_chat, _add_results)
+
+
+def _add_results(missing: list[MissingResult], message: Any) -> Any:
+    results = [Content.from_function_result(one.call_id, result=one.text) for one in missing]
+    return Message("tool", [*results, *(message.contents if message is not None else ())])
+
+
 def _unstated_reason(response: ChatResponse) -> str | None:
     """Return "incomplete" for a stream that ended without a reason, of a provider that always gives one."""
     raw: Any = response.raw_representation
@@ -288,6 +301,6 @@ def _join_instructions(instructions: Any, more: str) -> Any:
 def _as_chat(message: Any) -> Iterator[dict[str, Any]]:
     """Yield a message in the shape of a chat."""
     parts = message.contents
-    calls = [(one.call_id, one.name, call_arguments(one)) for one in parts if one.type == "function_call"]
+    calls = [(one.call_id, one.name, call_arguments(one)) for one in filter(is_local_call, parts)]
     results = [(one.call_id, one.result) for one in parts if one.type == "function_result"]
     return chat_messages("user" if message.role == "user" else "assistant", message.text or "", calls, results)

@@ -34,10 +34,12 @@ class UnansweredCall(NamedTuple):
     Attributes:
         call: the call as the history holds it.
         earlier: answered calls before it that are equal, the id included: ids repeat.
+        position: of its message in the history, from 0.
     """
 
     call: MessageCall
     earlier: int
+    position: int
 
 
 class CallAnswer(NamedTuple):
@@ -81,19 +83,19 @@ class OpenCalls:
         seen: Counter[str] = Counter()
         for group in self._groups:
             for result in group.results:
-                call = self._original_call(group, result)
+                position, call = self._original_call(group, result)
                 mark = repr(call)
                 if result.known:
                     seen[mark] += 1
                 else:
-                    yield UnansweredCall(call, seen[mark])
+                    yield UnansweredCall(call, seen[mark], position)
 
-    def _original_call(self, group: MessageGroup, result: GroupResult) -> MessageCall:
-        """Return the call of a result as it was written: a rebuilt history may have given it another id or name."""
+    def _original_call(self, group: MessageGroup, result: GroupResult) -> tuple[int, MessageCall]:
+        """Return the call of a result as it was written, and where: a rebuilt history may have changed id and name."""
         made = result.call
-        written = [call for at in group.sources for call in calls_in(self._messages[at])]
-        same = [call for call in written if (usable_name(call.name), call.arguments) == (made.name, made.arguments)]
-        return next((call for call in same if call.id == made.id), same[0] if same else made)
+        written = [(at, call) for at in group.sources for call in calls_in(self._messages[at])]
+        same = [one for one in written if (usable_name(one[1].name), one[1].arguments) == (made.name, made.arguments)]
+        return next((one for one in same if one[1].id == made.id), same[0] if same else (group.sources[0], made))
 
 
 def has_open_calls(messages: Sequence[Any]) -> bool:

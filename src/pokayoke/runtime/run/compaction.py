@@ -24,7 +24,7 @@ from pokayoke.core.context import (
 )
 
 if TYPE_CHECKING:
-    from pokayoke.core.context.open_calls import CallAnswer
+    from pokayoke.core.context.open_calls import CallAnswer, OpenCalls, UnansweredCall
     from pokayoke.core.flow.environment import CallEnvironment
     from pokayoke.core.flow.steps import Step
     from pokayoke.runtime.ports import RunPort
@@ -103,14 +103,29 @@ class RunHistory(History):
 def answer_steps(env: CallEnvironment, messages: Sequence[Any]) -> Generator[Step, Any, Sequence[Any]]:
     """The steps of `Run.answer_open_calls`."""
     from pokayoke.core.context.open_calls import OpenCalls  # noqa: PLC0415 - 10 ms of import, only for histories
-    from pokayoke.core.flow.open_call import describe_open_call  # noqa: PLC0415 - as above
 
     found = OpenCalls(messages)
+    return found.with_answers((yield from _describe_calls(env, found)))
+
+
+def describe_steps(
+    env: CallEnvironment, messages: Sequence[Any]
+) -> Generator[Step, Any, list[tuple[UnansweredCall, CallAnswer]]]:
+    """The steps of `Run.adescribe_open_calls`."""
+    from pokayoke.core.context.open_calls import OpenCalls  # noqa: PLC0415 - as above
+
+    found = OpenCalls(messages)
+    return [*zip(found.calls, (yield from _describe_calls(env, found)), strict=True)]
+
+
+def _describe_calls(env: CallEnvironment, found: OpenCalls) -> Generator[Step, Any, list[CallAnswer]]:
+    from pokayoke.core.flow.open_call import describe_open_call  # noqa: PLC0415 - as above
+
     answers: list[CallAnswer] = []
-    for call, earlier in found.calls:
+    for call, earlier, _ in found.calls:
         asked = ToolCall(call.id or "", call.name, "" if call.arguments is None else call.arguments)
         answers.append((yield from describe_open_call(asked, env, earlier)))
-    return found.with_answers(answers)
+    return answers
 
 
 def collect_facts(run: RunPort) -> Facts:

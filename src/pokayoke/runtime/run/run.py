@@ -41,13 +41,14 @@ from pokayoke.runtime.driver.sync import Continuation, SyncDriver, drive_steps
 from pokayoke.runtime.memory.run_memory import RunMemory
 from pokayoke.runtime.memory.seen_answers import SeenAnswers
 from pokayoke.runtime.run.batch import arun_batch, run_batch
-from pokayoke.runtime.run.compaction import answer_steps
+from pokayoke.runtime.run.compaction import answer_steps, describe_steps
 from pokayoke.runtime.run.ticket import Ticket, build_reaction, close_ticket
 from pokayoke.runtime.threads.forks import process_token
 from pokayoke.runtime.trace.log import log_problem
 from pokayoke.runtime.trace.ring import EventRing
 
 if TYPE_CHECKING:
+    from pokayoke.core.context.open_calls import CallAnswer, UnansweredCall
     from pokayoke.runtime.ports import BatchInvoke, GuardPort
     from pokayoke.runtime.tools.selection import Selection
     from pokayoke.runtime.tools.view import ToolView
@@ -202,6 +203,16 @@ class Run:
     async def aanswer_open_calls(self, messages: Sequence[Any]) -> Sequence[Any]:
         """`answer_open_calls` for asynchronous code."""
         return await self._adrive_steps(answer_steps(self._build_environment(0), messages))
+
+    async def adescribe_open_calls(self, messages: Sequence[Any]) -> list[tuple[UnansweredCall, CallAnswer]]:
+        """Return the calls of a history that nobody answered, each with what `answer_open_calls` puts in its place.
+
+        For hosts whose messages have a shape of their own: they put the results into it themselves.
+
+        Args:
+            messages: the history, in a shape that `answer_open_calls` takes.
+        """
+        return await self._adrive_steps(describe_steps(self._build_environment(0), messages))
 
     def usage(self, tokens: int) -> None:
         """Report the tokens the provider counted for the conversation so far; estimates start from there."""
