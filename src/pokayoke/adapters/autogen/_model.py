@@ -31,6 +31,7 @@ from pokayoke.adapters._host.finish_reasons import (
 )
 from pokayoke.adapters._host.frames import frame_result
 from pokayoke.adapters._host.model import ModelSide, chat_messages, texts_since_reply
+from pokayoke.adapters._host.open_calls import MissingResult, answer_open_calls
 from pokayoke.adapters._host.proxy import Proxy, forward
 from pokayoke.adapters._host.visibility import allowed_tool_choice, is_hidden
 from pokayoke.adapters.autogen._run import AgentRun
@@ -72,13 +73,13 @@ class GuardedClient(Proxy, ChatCompletionClient):
 
     async def create(self, messages: Sequence[Any], **options: Any) -> Any:
         """Ask the model once. Errors of the client go through."""
-        request = _ModelRequest(self._agent_run, messages, options)
+        request = await _open_request(self._agent_run, messages, options)
         reply, reasons = await captured_reply(self._inner.create(request.messages, **request.options))
         return request.take_reply(reply, cut_or_last([*reasons, reply.finish_reason]))
 
     async def create_stream(self, messages: Sequence[Any], **options: Any) -> AsyncGenerator[Any]:
         """Ask the model once and pass its text on; the last item is the reply as the guard lets it stand."""
-        request = _ModelRequest(self._agent_run, messages, options)
+        request = await _open_request(self._agent_run, messages, options)
         reasons: list[Any] = []
         shown = ""
         asked = self._inner.create_stream(request.messages, **request.options)
@@ -108,6 +109,43 @@ class GuardedClient(Proxy, ChatCompletionClient):
         raise UsageError("a guarded agent cannot be dumped: build it in code, and save_state() its conversation")
 
 
+async def _open_request(agent_run: AgentRun, messages: Sequence[Any], options: dict[str, Any]) -> _ModelRequest:
+    """Return the request of these messages, with its results framed and a result for each call.
+
+    Raises:
+        CancelledError: the run was cancelled; not every client looks at the token itself.
+    """
+    token = options.get("cancellation_token")
+    if token is not None and token.is_cancelled():
+        raise asyncio.CancelledError
+    if not agent_run.is_open:
+        agent_run.adapter_run.reserve_ids(_known_ids(messages))
+    if agent_run.on_wire:
+        messages = [_frame_results(one, agent_run) for one in messages]
+    answered = await answer_open_calls(agent_run.adapter_run, messages, _as_chat, _add_results)
+    return _ModelRequest(agent_run, answered, options)
+
+
+def _frame_results(message: Any, agent_run: AgentRun) -> Any:
+    """Return a message with its results as the model reads them. An error is a text of the guard."""
+    if type(message) is not FunctionExecutionResultMessage:
+        return message
+
+    def frame_one(one: Any) -> Any:
+        framed = None if one.is_error else frame_result(agent_run.adapter_run, one.name, one.call_id, one.content)
+        return one if framed is None else one.model_copy(update={"content": framed})
+
+    return message.model_copy(update={"content": [*map(frame_one, message.content)]})
+
+
+def _add_results(missing: list[MissingResult], message: Any) -> Any:
+    results = [
+        FunctionExecutionResult(content=one.text, name=one.name, call_id=one.call_id, is_error=one.failed)
+        for one in missing
+    ]
+    return FunctionExecutionResultMessage(content=[*results, *(message.content if message is not None else ())])
+
+
 class _ModelRequest(ModelSide):
     """One request and its reply, a `CreateResult`.
 
@@ -119,24 +157,12 @@ class _ModelRequest(ModelSide):
     __slots__ = ("_agent_run", "_handoffs", "_is_typed", "messages", "options")
 
     def __init__(self, agent_run: AgentRun, messages: Sequence[Any], options: dict[str, Any]) -> None:
-        """Shape the request.
-
-        Raises:
-            CancelledError: the run was cancelled; not every client looks at the token itself.
-        """
-        token = options.get("cancellation_token")
-        if token is not None and token.is_cancelled():
-            raise asyncio.CancelledError
+        """Shape the request."""
         self._agent_run, self._is_typed = agent_run, isinstance(options.get("json_output"), type)
         agent_run.has_unknown_calls = False
         said = map(_role_and_text, reversed(messages))
-        known_ids = () if agent_run.is_open else _known_ids(messages)
-        if agent_run.on_wire:
-            messages = [self._frame_results(one, agent_run) for one in messages]
         history = [part for message in messages for part in _as_chat(message)]
-        shape = self.begin_request(
-            agent_run.adapter_run, user_texts=texts_since_reply(said), known_ids=known_ids, history=history
-        )
+        shape = self.begin_request(agent_run.adapter_run, user_texts=texts_since_reply(said), history=history)
         run = self.adapter_run.run
         self.messages = [*map(_with_original_names, messages)]
         if shape.instruction:
@@ -151,18 +177,6 @@ class _ModelRequest(ModelSide):
         if choice != "none":
             choice = (offered and allowed_tool_choice(run, choice)) or "auto"
         self.options = {**options, "tools": offered, "tool_choice": choice}
-
-    @staticmethod
-    def _frame_results(message: Any, agent_run: AgentRun) -> Any:
-        """Return a message with its results as the model reads them. An error is a text of the guard."""
-        if type(message) is not FunctionExecutionResultMessage:
-            return message
-
-        def frame_one(one: Any) -> Any:
-            framed = None if one.is_error else frame_result(agent_run.adapter_run, one.name, one.call_id, one.content)
-            return one if framed is None else one.model_copy(update={"content": framed})
-
-        return message.model_copy(update={"content": [*map(frame_one, message.content)]})
 
     @property
     def is_final(self) -> bool:
