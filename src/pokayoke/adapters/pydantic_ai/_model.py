@@ -8,6 +8,7 @@ how its message ended.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
+    repair_messages,
 )
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
@@ -40,6 +42,8 @@ from pokayoke.adapters._host.model import ModelSide, chat_messages
 from pokayoke.adapters._host.run import AdapterRun
 from pokayoke.adapters._host.visibility import OfferedTools, is_hidden
 from pokayoke.core.call import ToolCall
+from pokayoke.core.context.groups import UNANSWERED
+from pokayoke.core.context.open_calls import CallAnswer, has_open_calls
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.intake.stop_reasons import is_cut
 from pokayoke.core.messages.replies import CallIds
@@ -49,6 +53,8 @@ from pokayoke.runtime.run.run import Run
 _BEDROCK = "bedrock"
 _PLACEHOLDER = {"pokayoke": "stranger"}
 _NO_TOOLS: AbstractToolset[Any] = FunctionToolset()
+_INTERRUPTED = "The tool call was interrupted before a result was produced."
+"""What the framework puts in the place of a missing result."""
 _ANYTHING = TypeAdapter(Any).validator
 _STREAMS_WITH_REASON = frozenset({
     "AnthropicStreamedResponse", "BedrockStreamedResponse", "GeminiStreamedResponse", "GroqStreamedResponse",
@@ -82,14 +88,40 @@ class RunModelSide(ModelSide):
 
     # -- a request ----------------------------------------------------------------------------------
 
-    def shape_request(self, request: ModelRequestContext) -> ModelRequestContext:
-        """Begin a request: hide tools and add the instruction, or take all tools away, if that is due."""
-        messages = [*map(self._frame_results, request.messages)] if self._on_wire else request.messages
+    async def prepare_messages(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+        """Return the messages of a request with framed results, and what the ledger knows of calls without a result.
+
+        The framework itself says of each such call that it was interrupted, of a write that is done, too.
+        """
+        if self._on_wire:
+            messages = [*map(self._frame_results, messages)]
+        if not has_open_calls(_as_chats(messages)) or not isinstance(messages[-1], ModelRequest):
+            return messages
+        repaired = repair_messages(messages)
+        answers: defaultdict[str | None, deque[CallAnswer]] = defaultdict(deque)
+        for (call, _, _), answer in await self.adapter_run.run.adescribe_open_calls(_as_chats(repaired)):
+            answers[call.id].append(answer)
+
+        def fill_part(part: Any) -> Any:
+            if not _is_stand_in(part) or not (known := answers[part.tool_call_id]):
+                return part
+            text, failed = known.popleft()
+            return replace(part, content=text, outcome=part.outcome if failed else "success")
+
+        return [replace(one, parts=[*map(fill_part, one.parts)]) for one in repaired]
+
+    def shape_request(self, request: ModelRequestContext, messages: list[ModelMessage]) -> ModelRequestContext:
+        """Begin a request: hide tools and add the instruction, or take all tools away, if that is due.
+
+        Args:
+            request: the request.
+            messages: its messages, as `prepare_messages` returned them.
+        """
         shape = self.begin_request(self.adapter_run, history=_as_chats(messages))
         parameters = request.model_request_parameters
         offered = self._visible_tools(parameters.function_tools)
         self.is_streaming, self._stream = request.streaming, None
-        changed: dict[str, Any] = {"messages": messages} if self._on_wire else {}
+        changed: dict[str, Any] = {} if messages is request.messages else {"messages": messages}
         if shape.final:
             settings = dict(request.model_settings or {})
             settings.pop("tool_choice", None)  # it may demand a tool that is gone
@@ -466,6 +498,11 @@ def _fill_silent_reply(one: ModelMessage) -> ModelMessage:
     return replace(one, parts=[*one.parts, TextPart("(no answer)")]) if _is_silent(one) else one
 
 
+def _is_stand_in(part: Any) -> bool:
+    """Return whether a part is the framework's own word for a result that is missing."""
+    return isinstance(part, ToolReturnPart) and part.outcome == "interrupted" and part.content == _INTERRUPTED
+
+
 def _as_chats(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
     return [part for message in messages for part in _as_chat(message)]
 
@@ -474,7 +511,11 @@ def _as_chat(message: Any) -> Iterator[dict[str, Any]]:
     """Yield a message in the shape of a chat."""
     parts = message.parts
     calls = [(one.tool_call_id, one.tool_name, one.args) for one in parts if isinstance(one, ToolCallPart)]
-    results = [(one.tool_call_id, one.content) for one in parts if isinstance(one, (ToolReturnPart, RetryPromptPart))]
+    results = [
+        (one.tool_call_id, UNANSWERED if _is_stand_in(one) else one.content)
+        for one in parts
+        if isinstance(one, (ToolReturnPart, RetryPromptPart))
+    ]
     role = "assistant" if isinstance(message, ModelResponse) else "user"
     said = [one.content for one in parts if isinstance(one, (TextPart, UserPromptPart))]
     return chat_messages(

@@ -153,7 +153,8 @@ class _GuardedRun(Guarded):
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Shape the request as the run's state demands."""
-        return self._model.shape_request(request_context)
+        messages = await self._model.prepare_messages(request_context.messages)
+        return self._model.shape_request(request_context, messages)
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Observe a stream: `run_stream` runs tools before any hook knows why the message ended."""
