@@ -14,7 +14,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from types import NoneType
@@ -40,6 +40,7 @@ from pokayoke.adapters.crewai._contracts import crewai_name
 from pokayoke.adapters.crewai._run import TOKEN, UNKNOWN_TOOL_NAME, AgentRun, AgentRuns, Who
 from pokayoke.adapters.crewai._tools import GuardedTool, require_guarded
 from pokayoke.core.call import Outcome, ToolCall
+from pokayoke.core.context.open_calls import has_open_calls
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.names import history_name
 from pokayoke.core.intake.stop_reasons import is_cut
@@ -136,6 +137,20 @@ class ModelRequest(ModelSide):
         self.messages = messages
         if shape.instruction is not None:
             self.messages = [*messages, {"role": "system", "content": shape.instruction}]
+
+    def answer_open_calls(self) -> None:
+        """Put what the ledger knows into the request for each call of its history that nobody answered."""
+        if has_open_calls(self.messages):
+            self._replace_history(self.adapter_run.run.answer_open_calls(self.messages))
+
+    async def aanswer_open_calls(self) -> None:
+        """`answer_open_calls` for asynchronous code."""
+        if has_open_calls(self.messages):
+            self._replace_history(await self.adapter_run.run.aanswer_open_calls(self.messages))
+
+    def _replace_history(self, messages: Sequence[Any]) -> None:
+        self.messages = [*messages]
+        self.adapter_run.run.set_history(messages)
 
     # -- the reply -----------------------------------------------------------------------------------
 
@@ -380,6 +395,7 @@ class _GuardedLLM:
         request = self._build_guarded_request(messages, tools, more)
         if request is None:
             return super().call(messages, tools, *rest, **more)  # type: ignore[misc]  # the class this stands before
+        request.answer_open_calls()
         with request.ending as ending, self._force_whole_reply(request):
             ending.streams = self._effective_stream()
             reply = super().call(request.messages, request.tools, *rest, **more)  # type: ignore[misc]  # as above
@@ -390,6 +406,7 @@ class _GuardedLLM:
         request = self._build_guarded_request(messages, tools, more)
         if request is None:
             return await super().acall(messages, tools, *rest, **more)  # type: ignore[misc]  # as above
+        await request.aanswer_open_calls()
         with request.ending as ending, self._force_whole_reply(request):
             ending.streams = self._effective_stream()
             reply = await super().acall(request.messages, request.tools, *rest, **more)  # type: ignore[misc]  # as above
