@@ -32,13 +32,24 @@ IMPOSSIBLE = {"null id @chat/sync": NULL, "null id @chat/async": NULL}
 warnings.filterwarnings("ignore", module=r"pydantic_ai\.")
 
 
+def _play_sync(job: Job, agent: Agent) -> str:
+    """`run_sync` in a loop that is closed: the one it makes itself stays open for the thread's next run."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return agent.run_sync(job.prompt, conversation_id=job.run_id).output
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
 def play(job: Job) -> str:
     """Have the conversation."""
     guard = pokayoke.Guard(contracts(job.functions, **job.declared), config=job.config, store=job.store)
     try:
         agent = Agent(model(job), tools=job.functions, capabilities=[Guarded(guard)] if job.guarded else [])
         if job.mode == "sync":
-            return agent.run_sync(job.prompt, conversation_id=job.run_id).output
+            return _play_sync(job, agent)
         return asyncio.run(_play(job, agent))
     finally:
         guard.close()

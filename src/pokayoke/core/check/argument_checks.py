@@ -92,7 +92,11 @@ class ArgumentChecks:
                 and (search_placeholder(dumped) is not None or (_LESS in dumped and may_hold_markup(dumped)))
             )
             or (has_escape and may_hold_lost_backslash(dumped))
-            or (self._has_required_text and (has_escape or may_hold_invisible(dumped)) and may_hold_unseen(dumped))
+            or (
+                self._has_required_text
+                and (has_escape or (not dumped.isascii() and may_hold_invisible(dumped)))
+                and may_hold_unseen(dumped)
+            )
             or (self._has_integers and (dumped.find(_WHOLE) >= 0 or _PLUS in dumped) and may_hold_whole_double(dumped))
             or (self.is_open and self._has_undeclared_names(value))
         )
