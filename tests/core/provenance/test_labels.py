@@ -61,6 +61,14 @@ def test_written_labels_have_the_last_word():
     }
 
 
+def test_an_object_is_no_choice_because_its_target_stands_inside():
+    """Labels name the field that counts, and a schema may hold it below another argument: all of that is a thing."""
+    written = WrittenLabels(effect="write", targets=("shipment", "street"))
+    address = {"type": "object", "properties": {"street": {"type": "string"}}}
+    got = labels("reroute", "", written, shipment={"type": "string"}, destination=address, unit={"type": "string"})
+    assert got.kinds == {"shipment": "thing", "destination": "thing", "unit": "choice"}
+
+
 @pytest.mark.parametrize(
     ("name", "schema", "kind"),
     [

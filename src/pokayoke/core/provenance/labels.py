@@ -229,7 +229,7 @@ def _kind_of(name: str, node: Mapping[str, Any], label: WrittenLabels) -> Argume
     if label.targets is not None and label.effect != "read":
         if name in label.targets:
             return "thing" if kind in ("text", "choice", "amount", "when") else kind
-        if kind in ("who", "thing"):
+        if kind in ("who", "thing") and "properties" not in node:  # a target may stand anywhere in an object
             return "choice"
     return kind
 
