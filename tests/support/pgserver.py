@@ -1,10 +1,12 @@
 """PostgreSQL for tests: an empty schema on a server that runs, and a private cluster that may be broken.
 
-The server is named by POKAYOKE_TEST_POSTGRES (a URL whose user may create schemas); without it,
+The server is named by POKAYOKE_TEST_POSTGRES (a URL whose user may create databases); without it,
 `postgresql://postgres@127.0.0.1:5432/test` is tried. The private cluster needs PostgreSQL's own programs.
 """
 
+import atexit
 import contextlib
+import functools
 import os
 import pwd
 import shutil
@@ -14,6 +16,7 @@ import subprocess
 import tempfile
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 SERVER = os.environ.get("POKAYOKE_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
 HOW = "start PostgreSQL (docs/guides/postgres.md) and name it in POKAYOKE_TEST_POSTGRES"
@@ -28,9 +31,11 @@ def joined(url, *parameters):
     return url + ("&" if "?" in url else "?") + "&".join(parameters)
 
 
-@contextlib.contextmanager
-def empty_schema(server=SERVER):
-    """Yield the URL of an empty schema of its own; it is dropped at the end.
+@functools.cache
+def own_database():
+    """Return the URL of a database that this process alone uses; it is dropped when the process ends.
+
+    Locks of the ledger hold for a database, so no test of another process takes one of them.
 
     Raises:
         Missing: no server answers, or psycopg is not installed.
@@ -40,11 +45,33 @@ def empty_schema(server=SERVER):
     except ImportError:
         raise Missing("psycopg is not installed: pip install 'pokayoke[postgres]'") from None
     name = f"pokayoke_test_{uuid.uuid4().hex[:12]}"
+
+    def act(statement):
+        with psycopg.connect(SERVER, autocommit=True, connect_timeout=5) as conn:
+            conn.execute(f"{statement} {name}" + (" WITH (FORCE)" if statement == "DROP DATABASE" else ""))
+
     try:
-        with psycopg.connect(server, autocommit=True, connect_timeout=5) as conn:
-            conn.execute(f"CREATE SCHEMA {name}")
+        act("CREATE DATABASE")
     except psycopg.OperationalError as error:
-        raise Missing(f"no PostgreSQL at {server} ({' '.join(str(error).split())}): {HOW}") from None
+        raise Missing(f"no PostgreSQL at {SERVER} ({' '.join(str(error).split())}): {HOW}") from None
+    creator = os.getpid()
+    atexit.register(lambda: os.getpid() == creator and act("DROP DATABASE"))
+    return urlsplit(SERVER)._replace(path=f"/{name}").geturl()
+
+
+@contextlib.contextmanager
+def empty_schema():
+    """Yield the URL of an empty schema of its own; it is dropped at the end.
+
+    Raises:
+        Missing: no server answers, or psycopg is not installed.
+    """
+    server = own_database()
+    import psycopg  # noqa: PLC0415 - an extra, which a user may lack
+
+    name = f"pokayoke_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as conn:
+        conn.execute(f"CREATE SCHEMA {name}")
     try:
         yield joined(server, f"options=-csearch_path%3D{name}")
     finally:
