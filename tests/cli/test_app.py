@@ -29,6 +29,9 @@ def test_help_lists_the_commands_and_shows_examples(shell):
         "ledger",
         "approvals",
         "safe-mode",
+        "install",
+        "uninstall",
+        "status",
     ):
         assert name in listing
         assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]

@@ -25,6 +25,9 @@ _COMMANDS: Final = (
     "ledger",
     "safe_mode",
     "approvals",
+    "install",
+    "uninstall",
+    "status",
 )
 
 

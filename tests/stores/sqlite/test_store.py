@@ -1,6 +1,5 @@
 """The SQLite file: which one it is, what may be wrong with it, and the user's own transaction."""
 
-import json
 import os
 import shutil
 import sqlite3
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from nobody import as_nobody
 
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Claim, Settlement
@@ -455,27 +455,6 @@ def test_a_full_disk_refuses_and_recovers(path, store, monkeypatch):
     assert store.record("k").state == "executing"
     store._writer._connection.fetch("PRAGMA max_page_count = 1000000")
     assert store.settle(done(output=b"x" * 100_000)).accepted
-
-
-def as_nobody(act):
-    """Run a function in a child process without rights; returns what it wrote to its pipe."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if os.geteuid() == 0:
-                os.setgid(65534)
-                os.setuid(65534)
-            said = act()
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(write, json.dumps(said).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as file:
-        said = file.read()
-    os.waitpid(child, 0)
-    return json.loads(said)
 
 
 @pytest.fixture
