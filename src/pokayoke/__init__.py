@@ -18,6 +18,7 @@ from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.ledger.compensation import Compensation
 from pokayoke.core.ledger.records import Resolution
 from pokayoke.core.policy import LimitPolicy, Policy, RetryPolicy
+from pokayoke.core.provenance.labels import Labels
 from pokayoke.core.state.final_answer import Answer
 from pokayoke.core.state.invalid_output_spike import Alert
 from pokayoke.core.state.loop_guard import Kind
@@ -75,6 +76,7 @@ __all__ = [
     "Guard",
     "History",
     "Kind",
+    "Labels",
     "LimitPolicy",
     "MissingExtraError",
     "OpenEffect",

@@ -78,7 +78,7 @@ def test_the_report_counts_failures_and_turns_saved(shell, file):
         "events": 6, "runs": 2, "runs_at_least": False, "from": 1.0, "to": 3.0,
         "calls": {"get": 1, "pay": 3},
         "failures": {"html_instead_of_data": {"get": 1}, "refuse": {"pay": 1}},
-        "monitored": {}, "stops": {"invalid_tool_output": 1}, "versions": {}, "shadows": {},
+        "monitored": {}, "untrusted": {}, "stops": {"invalid_tool_output": 1}, "versions": {}, "shadows": {},
         "turns_saved": {"repaired_or_corrected": 1, "replayed": 1},
         "broken_lines": 0,
     }  # fmt: skip

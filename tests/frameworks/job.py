@@ -24,8 +24,10 @@ A host is a module `tests/frameworks/hosts/<name>.py` with
         '''
 """
 
+import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +110,18 @@ class Job:
             pokayoke.Contract.from_schema(one.__name__, schema(one), description=one.__doc__, handler=one, **given)
             for one, given in zip(self.functions, more, strict=True)
         ]
+
+
+@contextmanager
+def own_event_loop() -> Iterator[None]:
+    """For a framework's synchronous run: the loop that it makes itself stays open, and its end fails another test."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
 
 
 def schema(function: Callable) -> dict[str, Any]:

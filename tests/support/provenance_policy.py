@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pokayoke.core.provenance.labels import ToolLabels, WrittenLabels, derive_labels, withdraw_trust
+from pokayoke.core.provenance.labels import Labels, ToolLabels, derive_labels, withdraw_trust
 from pokayoke.core.provenance.provenance import Level, Provenance
 
 
@@ -21,7 +21,7 @@ def _labels_of(tools: dict[str, Any]) -> dict[str, ToolLabels]:
             said = dict(tool.labels)
             targets = said.pop("targets")
             targets = None if targets is None else tuple(targets)
-            written = WrittenLabels(**said | {"targets": targets, "amounts": tuple(said["amounts"])})
+            written = Labels(**said | {"targets": targets, "amounts": tuple(said["amounts"])})
         found[name] = derive_labels(name, tool.description or "", tool.schema, written)
     return withdraw_trust(found)
 
@@ -40,7 +40,8 @@ class _Policy:
             output = step.output if step.error is None else str(step.error)
             data = output if isinstance(output, str) else json.dumps(output, default=str).encode()
             approved = _key(step.tool, step.args) in self._asked
-            self._provenance.add_call(self._labels[step.tool], step.args, data, step=number, is_approved=approved)
+            sent = json.dumps(step.args, default=str).encode()
+            self._provenance.add_call(self._labels[step.tool], sent, data, step=number, is_approved=approved)
         self._seen = len(history)
         judgement = self._provenance.judge(self._labels[call.tool], call.args)
         if not judgement.asks:

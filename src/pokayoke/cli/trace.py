@@ -35,6 +35,13 @@ _OTHERS: Final = "(others)"
 _STATUS_COLUMNS: Final = {
     "ok": "valid", "degraded": "invalid", "invalid_output": "invalid", "failed": "failed", "in_doubt": "failed",
 }  # fmt: skip
+_SOURCES: Final = {
+    "ask": "asked about",
+    "refuse": "refused",
+    "noted": "only noted: `ask` would ask, `refuse` would refuse",
+    "invented": "a value that nobody named",
+    "stale": "a value that a later answer replaced",
+}
 _DIFFERENCES: Final = ("call", "arguments", "output", "value", "broken")
 _MOST_DIFFERENCES: Final = 8
 _POLL_SECONDS: Final = 0.2
@@ -258,6 +265,7 @@ class TraceReport:
         self.calls: Counter[str] = Counter()
         self.failures: Counter[tuple[str, str]] = Counter()
         self.monitored: Counter[tuple[str, str]] = Counter()
+        self.untrusted: Counter[tuple[str, str]] = Counter()
         self.stops: Counter[str] = Counter()
         self.versions: Counter[tuple[str, str]] = Counter()
         self.shadows: Counter[tuple[str, str]] = Counter()
@@ -284,6 +292,7 @@ class TraceReport:
             "calls": dict(sorted(self.calls.items())),
             "failures": _nest_counts(self.failures),
             "monitored": _nest_counts(self.monitored),
+            "untrusted": _nest_counts(self.untrusted),
             "stops": dict(sorted(self.stops.items())),
             "versions": _nest_counts(self.versions),
             "shadows": _nest_counts(self.shadows),
@@ -301,6 +310,7 @@ class TraceReport:
         # A write is decided in one event and ends in another; a read has one event for both.
         if event["event"] == "tool_call" or (event["event"] == "tool_result" and "decision" in event):
             self.calls[_bound_name(tool, self.calls)] += 1
+            self._add_sources(event, tool)
             if event.get("decision") == "replay":
                 self.replayed += 1
             if (code := _monitored_code(event)) is not None:
@@ -315,6 +325,18 @@ class TraceReport:
             self.stops[_bound_name(str(event.get("reason")), self.stops)] += 1
         elif event.get("ok") is False:
             _add_pair(self.failures, (_failure_kind(event), tool))
+
+    def _add_sources(self, event: Event, tool: str) -> None:
+        """Count a call by what was found of its sources: asked about, refused, or what a stricter mode would do."""
+        found = event.get("untrusted")
+        if not is_object(found):
+            return
+        if found.get("reasons"):
+            decided = found.get("decision")
+            _add_pair(self.untrusted, (decided if decided in ("ask", "refuse") else "noted", tool))
+        for name in ("invented", "stale"):
+            if found.get(name):
+                _add_pair(self.untrusted, (name, tool))
 
     def _add_version(self, event: Event) -> None:
         """Count a call by the version of its tool: once where it was decided, and again by how it ended."""
@@ -386,6 +408,8 @@ def _print_report(report: TraceReport, broken: BrokenLines, *, json: bool) -> No
     print_section("failures", [(count, kind, tool) for (kind, tool), count in report.failures.most_common()])
     rows = [(count, kind, tool) for (kind, tool), count in report.monitored.most_common()]
     print_section("would have been refused, but for monitor mode", rows)
+    rows = [(count, _SOURCES.get(kind, kind), tool) for (kind, tool), count in report.untrusted.most_common()]
+    print_section("values of untrusted sources", rows)
     print_section("stops", [(count, reason) for reason, count in report.stops.most_common()])
     print_section("calls", [(count, tool) for tool, count in report.calls.most_common()])
     names = [contract.rpartition("@")[0] for contract in _nest_counts(report.versions)]

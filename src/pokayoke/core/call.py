@@ -175,6 +175,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         repairs: names of the repairs that made the text parse.
         confidence: 0 to 1.
         stop_reason: why, when the decision is not allow or replay.
+        sources: where each target and amount of a write comes from: `argument`, `tier` (prompt, own, trusted,
+            anchored, leaf or none), and `step` and `place` of the output that holds it.
     """
 
     decision: Decision
@@ -186,6 +188,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     repairs: tuple[str, ...] = ()
     confidence: float = 1.0
     stop_reason: StopReason | None = None
+    sources: tuple[dict[str, Any], ...] = ()
 
     @property
     def ok(self) -> bool:

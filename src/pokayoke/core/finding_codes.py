@@ -174,6 +174,12 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "permission_denied": FindingCode(
             "the caller may not use this tool", stop_reason="permission_denied", is_lasting=True
         ),
+        "untrusted_value": FindingCode(
+            "a target, an amount or the act itself comes neither from the user nor from a trusted source",
+            stop_reason="permission_denied",
+        ),
+        "invented_value": FindingCode("neither the user nor any tool has named this target (a note)"),
+        "stale_value": FindingCode("the value stands only in an answer that a later one replaced (a note)"),
         "low_confidence": FindingCode(
             "the call is too uncertain to run; a clarification is needed", stop_reason="low_confidence"
         ),

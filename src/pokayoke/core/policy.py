@@ -17,6 +17,7 @@ from pokayoke.core.call import CorrectionKind
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 PositiveInt = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0.0)]
+UntrustedMode = Literal["off", "note", "ask", "refuse"]
 
 # A user name in front of a host would hide the host, and a password does not belong in a file.
 WEBHOOK_URL = re.compile(
@@ -197,6 +198,19 @@ class ApprovalPolicy(_Options, frozen=True, kw_only=True):
     """Sends new questions to another program."""
 
 
+class UntrustedPolicy(_Options, frozen=True, kw_only=True):
+    """What happens to a write whose targets and amounts do not come from the user or a trusted source."""
+
+    mode: UntrustedMode | None = None
+    """`off`, `note` (recorded), `ask` (a person decides; refused where nobody can be asked) or `refuse`. Not set:
+    `note`, and `ask` for tools declared `destructive` or `open_world`, once the user's words are known."""
+    level: Literal["strict", "careful", "balanced"] = "careful"
+    """How far a record that the user's words single out is believed: `strict` not at all, `careful` for things and for
+    addresses beside nobody's prose, `balanced` for every address in it."""
+    tools: dict[str, UntrustedMode] = {}
+    """Tool name to its own mode."""
+
+
 class ContextPolicy(_Options, frozen=True, kw_only=True):
     """How much of a result enters the conversation."""
 
@@ -258,6 +272,7 @@ class Policy(_Options, frozen=True, kw_only=True):
     execution: ExecutionPolicy = ExecutionPolicy()
     retry: RetryPolicy = RetryPolicy()
     safe_mode: SafeModePolicy = SafeModePolicy()
+    untrusted: UntrustedPolicy = UntrustedPolicy()
     context: ContextPolicy = ContextPolicy()
     trace: TracePolicy = TracePolicy()
     alerts: AlertPolicy = AlertPolicy()

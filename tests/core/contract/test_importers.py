@@ -76,14 +76,15 @@ def test_anthropic_definitions():
 @pytest.mark.parametrize(
     ("hints", "trusted", "expected"),
     [
-        ({"readOnlyHint": True}, True, ("read", False, True)),
-        ({"readOnlyHint": True}, False, ("write", False, True)),
-        ({"destructiveHint": True, "idempotentHint": True}, True, ("destructive", True, True)),
-        ({"destructiveHint": True, "idempotentHint": True, "openWorldHint": False}, False, ("write", False, True)),
+        ({"readOnlyHint": True}, True, ("read", False, None)),
+        ({"readOnlyHint": True}, False, ("write", False, None)),
+        ({"destructiveHint": True, "idempotentHint": True}, True, ("destructive", True, None)),
+        ({"destructiveHint": True, "idempotentHint": True, "openWorldHint": False}, False, ("write", False, None)),
+        ({"openWorldHint": True}, True, ("write", False, True)),
         ({"openWorldHint": False}, True, ("write", False, False)),
-        ({"readOnlyHint": "yes"}, True, ("write", False, True)),
-        (None, True, ("write", False, True)),
-        ("read", True, ("write", False, True)),
+        ({"readOnlyHint": "yes"}, True, ("write", False, None)),
+        (None, True, ("write", False, None)),
+        ("read", True, ("write", False, None)),
     ],
 )
 def test_mcp_hints_count_only_if_the_server_is_trusted(hints, trusted, expected):

@@ -83,7 +83,7 @@ def test_contracts_that_make_sense_are_built(fields):
         ({"description": 5}, "description must be a text"),
         ({"approval": "no"}, "approval must be True or False"),
         ({"idempotent": "no"}, "idempotent must be True or False"),
-        ({"open_world": "yes"}, "open_world must be True or False"),
+        ({"open_world": "yes"}, "open_world must be True, False or None"),
         ({"key_epoch": "x"}, "key_epoch must be a whole number"),
         ({"key_epoch": 1.5}, "key_epoch must be a whole number"),
         ({"schemas": [1]}, "schemas maps absolute URIs"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pokayoke.core.provenance.labels import WrittenLabels, derive_labels, name_words, withdraw_trust
+from pokayoke.core.provenance.labels import Labels, derive_labels, name_words, withdraw_trust
 
 
 def labels(name, description="", written=None, **properties):
@@ -37,7 +37,7 @@ def test_the_effect_is_derived_from_the_verb(name, description, effect, acts):
 
 def test_written_labels_have_the_last_word():
     """Effect, reach, targets and amounts as the host says."""
-    written = WrittenLabels(
+    written = Labels(
         effect="destructive", open_world=False, trusted=True, private=True, targets=("note", "to"), amounts=("n",)
     )
     got = labels(
@@ -56,14 +56,12 @@ def test_written_labels_have_the_last_word():
     assert got.kinds == {"to": "who", "note": "thing", "n": "amount", "unit": "choice", "text": "text"}
     assert got.makes
     assert not got.reads
-    assert labels("read_x", "", WrittenLabels(effect="read", targets=("a",)), a={"type": "string"}).kinds == {
-        "a": "thing"
-    }
+    assert labels("read_x", "", Labels(effect="read", targets=("a",)), a={"type": "string"}).kinds == {"a": "thing"}
 
 
 def test_an_object_is_no_choice_because_its_target_stands_inside():
     """Labels name the field that counts, and a schema may hold it below another argument: all of that is a thing."""
-    written = WrittenLabels(effect="write", targets=("shipment", "street"))
+    written = Labels(effect="write", targets=("shipment", "street"))
     address = {"type": "object", "properties": {"street": {"type": "string"}}}
     got = labels("reroute", "", written, shipment={"type": "string"}, destination=address, unit={"type": "string"})
     assert got.kinds == {"shipment": "thing", "destination": "thing", "unit": "choice"}
@@ -106,7 +104,7 @@ def test_hosts_and_reach():
 
 def test_a_store_that_the_agent_writes_is_not_trusted():
     """What an attacker has it store comes back from there in a later run."""
-    trusted = WrittenLabels(effect="read", trusted=True)
+    trusted = Labels(effect="read", trusted=True)
     tools = {
         "list_todos": labels("list_todos", "", trusted),
         "get_day": labels("get_day", "", trusted),

@@ -7,8 +7,8 @@ import pytest
 from pokayoke.core.provenance import outputs as outputs_module
 from pokayoke.core.provenance import private_values as private_values_module
 from pokayoke.core.provenance import provenance as provenance_module
-from pokayoke.core.provenance.index import TokenSet, ValueIndex
-from pokayoke.core.provenance.labels import WrittenLabels, derive_labels
+from pokayoke.core.provenance.index import ValueIndex, may_hold, token_bits
+from pokayoke.core.provenance.labels import Labels, derive_labels
 from pokayoke.core.provenance.private_values import PrivateValues
 from pokayoke.core.provenance.provenance import Provenance
 from pokayoke.core.provenance.records import cut_into_records
@@ -59,7 +59,7 @@ def run(words, *calls, level="careful"):
     found.set_words(words)
     for step, (labels, arguments, output, *approved) in enumerate(calls):
         data = output if isinstance(output, (str, bytes)) else json.dumps(output).encode()
-        found.add_call(labels, arguments, data, step=step, is_approved=bool(approved))
+        found.add_call(labels, json.dumps(arguments).encode(), data, step=step, is_approved=bool(approved))
     return found
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_asked_before_anything_was_read():
         ("to", "none")
     ]
     assert found.judge(PAGE, {"url": "https://x.example"}).reasons == ()
-    trusted = tool("get_day", WrittenLabels(effect="read", trusted=True))
+    trusted = tool("get_day", Labels(effect="read", trusted=True))
     found = run("Close it", (trusted, {}, "2026-11-26"), (trusted, {}, {"id": "R-77"}))
     assert rules(found, CLOSE, repair_id="R-999") == []
     assert found.tier_of("2026-11-26") == "trusted"
@@ -192,7 +192,7 @@ def test_a_twin_makes_a_tie():
 
 def test_every_record_of_a_directory_is_meant_by_all():
     """What operators curate, read as a whole."""
-    people = tool("list_people", WrittenLabels(effect="read", directory=True))
+    people = tool("list_people", Labels(effect="read", directory=True))
     rows = [{"name": f"n{n}", "email": f"p{n}@x.example"} for n in range(3)]
     assert rules(run("Write to everybody", (people, {}, rows)), SEND, to="p2@x.example", body="x") == []
     assert rules(run("Write to somebody", (people, {}, rows)), SEND, to="p2@x.example", body="x") == [
@@ -249,7 +249,7 @@ def test_new_words_single_out_what_was_read_before():
 
 def test_private_values_stay_inside():
     """Labels, names of fields, and values of a read that nobody asked for; unless the user names value or field."""
-    private = tool("list_accounts", WrittenLabels(effect="read", private=True))
+    private = tool("list_accounts", Labels(effect="read", private=True))
     rows = [{"name": "Ida", "iban": "DE40100100100000010101", "deposit": 2460}]
     body = "It is DE40 1001 0010 0000 0101 01 for you"
     assert ("private", "body", "leaf") in rules(
@@ -272,7 +272,7 @@ def test_private_values_stay_inside():
 
 def test_a_closed_write_may_repeat_what_was_read():
     """Text may fill text where nobody outside reads it."""
-    note = tool("store_note", WrittenLabels(effect="write", open_world=False, targets=()), text=TEXT)
+    note = tool("store_note", Labels(effect="write", open_world=False, targets=()), text=TEXT)
     assert rules(run("Note it", LISTED), note, text="from ida@post.example") == []
     assert rules(run("Note it", LISTED), note, text="from eve@x.example") == [("contact", "text", "none")]
 
@@ -282,7 +282,7 @@ def test_an_amount_follows_a_name_in_a_field():
     rows = [{"id": "T-1", "subject": "Spotify Premium", "total": 50}, {"id": "T-2", "subject": "Rent", "total": 1100}]
     pay = tool(
         "send_money",
-        WrittenLabels(effect="write", open_world=True, targets=("recipient",), amounts=("amount",)),
+        Labels(effect="write", open_world=True, targets=("recipient",), amounts=("amount",)),
         recipient=TEXT,
         amount=NUMBER,
     )
@@ -312,7 +312,7 @@ def test_texts_give_no_values():
         (READ, {}, ' [{"id": "R-2"}]'),
     )
     assert found.is_tainted
-    found.add_call(READ, {"open": True, "note": "x" * 200}, "nothing", step=9)
+    found.add_call(READ, json.dumps({"open": True, "note": "x" * 200}).encode(), "nothing", step=9)
     assert found.tier_of("x" * 200) == "none"
     assert [found.tier_of(value) for value in ("R-1", "R-2")] == ["none", "leaf"]
 
@@ -390,10 +390,10 @@ def test_an_index_finds_every_number_of_a_value():
 
 def test_a_set_of_tokens_denies_only_what_it_never_saw():
     """It may take another token for one of its own, never the other way round."""
-    tokens = TokenSet(f"t{number}" for number in range(300))
-    assert all(tokens.may_hold([f"t{number}"]) for number in range(300))
-    assert not tokens.may_hold([])
-    assert sum(tokens.may_hold([f"u{number}"]) for number in range(1_000)) < 300
+    bits = token_bits(f"t{number}" for number in range(300))
+    assert all(may_hold(bits, [f"t{number}"]) for number in range(300))
+    assert not may_hold(bits, [])
+    assert sum(may_hold(bits, [f"u{number}"]) for number in range(1_000)) < 300
 
 
 def test_names_of_private_fields_are_bounded(monkeypatch):

@@ -16,7 +16,7 @@ from agents import (
     function_tool,
 )
 from agents.testing import assistant_message, function_call
-from job import Job
+from job import Job, own_event_loop
 from openai import AsyncOpenAI
 
 import pokayoke
@@ -65,7 +65,8 @@ def play(job: Job) -> str:
     runner = runner_of(job, agent)
     options = {"run_config": QUIET, "session": SQLiteSession(job.run_id) if job.run_id else None}
     if job.mode == "sync":
-        return runner.run_sync(agent, job.prompt, **options).final_output
+        with own_event_loop():
+            return runner.run_sync(agent, job.prompt, **options).final_output
     if job.mode == "async":
         return asyncio.run(runner.run(agent, job.prompt, **options)).final_output
     result, pieces = asyncio.run(streamed(runner, agent, job.prompt, **options))

@@ -4,7 +4,7 @@ import asyncio
 import warnings
 
 import httpx2
-from job import Job
+from job import Job, own_event_loop
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -32,24 +32,14 @@ IMPOSSIBLE = {"null id @chat/sync": NULL, "null id @chat/async": NULL}
 warnings.filterwarnings("ignore", module=r"pydantic_ai\.")
 
 
-def _play_sync(job: Job, agent: Agent) -> str:
-    """`run_sync` in a loop that is closed: the one it makes itself stays open for the thread's next run."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        return agent.run_sync(job.prompt, conversation_id=job.run_id).output
-    finally:
-        loop.close()
-        asyncio.set_event_loop(None)
-
-
 def play(job: Job) -> str:
     """Have the conversation."""
     guard = pokayoke.Guard(contracts(job.functions, **job.declared), config=job.config, store=job.store)
     try:
         agent = Agent(model(job), tools=job.functions, capabilities=[Guarded(guard)] if job.guarded else [])
         if job.mode == "sync":
-            return _play_sync(job, agent)
+            with own_event_loop():
+                return agent.run_sync(job.prompt, conversation_id=job.run_id).output
         return asyncio.run(_play(job, agent))
     finally:
         guard.close()

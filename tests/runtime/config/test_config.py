@@ -319,7 +319,14 @@ class TestSchema:
     def test_every_key_is_checked_and_says_where(self, path, key):
         """A wrong kind of value, and a misspelling, are told with file, line and key, and what would be right."""
         place = "".join(f"[{step}]" if step == 0 else f".{step}" for step in key)[1:]
-        path.write_text(written(key, "3" if key in SECTIONS or key[-1] in ("roles", "instructions", "words") else "{}"))
+        path.write_text(
+            written(
+                key,
+                "3"
+                if key in SECTIONS or key[-1] in ("roles", "instructions", "words") or key == ("untrusted", "tools")
+                else "{}",
+            )
+        )
         with pytest.raises(PolicyError) as wrong:
             load_policy(path)
         told = [line for line in str(wrong.value).splitlines() if f"`{place}`" in line]

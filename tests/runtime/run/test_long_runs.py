@@ -82,6 +82,9 @@ def test_a_call_costs_the_same_after_all_that_a_run_has_seen(kind):
         while number < until:
             number += 1
             KINDS[kind](run, number)
+        call(
+            run, number, "put", {"key": -number}
+        )  # reads the outputs up to here, and is one of untrusted content itself
         costs.append(
             [min(instructions(run, tool, 9_000_000 + until + k) for k in range(5)) for tool in ("put", "lookup")]
         )

@@ -106,6 +106,10 @@ def show_approval(approval_id: IdArgument, store: StoreOption = None, json: Json
     ]
     for line in format_table([(name, value) for name, value in facts if value]):
         print_data(line)
+    if approval.why:
+        print_data("asked because:")
+        for sentence in approval.why:
+            print_data(f"  {escape_text(sentence, limit=400)}")
     print_data("arguments:")
     given = approval.arguments
     for line in format_table(

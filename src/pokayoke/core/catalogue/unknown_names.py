@@ -71,6 +71,7 @@ def named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
         yield from ((("access", key, number), name) for number, name in enumerate(names))
     yield from ((("access", "roles", name), name) for name in access.roles)
     yield from ((("approvals", "tools", number), name) for number, name in enumerate(policy.approvals.tools))
+    yield from ((("untrusted", "tools", name), name) for name in policy.untrusted.tools)
     limits = enumerate(policy.limits)
     yield from ((("limits", number, "tool"), limit.tool) for number, limit in limits if limit.tool != "*")
 

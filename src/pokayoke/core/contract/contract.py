@@ -38,6 +38,7 @@ from pokayoke.core.contract.terms import (
 )
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
+from pokayoke.core.provenance.labels import Labels
 from pokayoke.core.schema.accepts_text import may_accept_text
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.core.text.clip import clip
@@ -74,8 +75,10 @@ class Contract:
     """JSON Schema of the result, `"text"` for free text, None if nothing is promised."""
     effect: Effect = "write"
     """read, write or destructive. An undeclared effect is a write."""
-    open_world: bool = True
-    """True if the tool talks to something outside the operator's control."""
+    open_world: bool | None = None
+    """True if the tool talks to something outside the operator's control; None if nobody has said so."""
+    labels: Labels | None = None
+    """What its outputs and arguments are to provenance, where name and schema do not say it: see `Labels`."""
     idempotent: bool = False
     """True if running it twice with equal arguments has the same effect as once."""
     identity: tuple[str, ...] | None = None

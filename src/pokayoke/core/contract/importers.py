@@ -15,6 +15,7 @@ import msgspec
 from pokayoke.core.contract.arguments import has_user_code
 from pokayoke.core.contract.terms import DeclaredInvariant, Envelope, Polls
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
+from pokayoke.core.provenance.labels import Labels
 from pokayoke.errors import ContractError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _STRUCTURED_FIELDS: dict[str, Any] = {
     "retry": RetryPolicy,
     "envelope": Envelope,
+    "labels": Labels,
     "polls": Polls | bool,
     "quota": tuple[LimitPolicy, ...],
     "invariants": tuple[DeclaredInvariant, ...],
@@ -35,7 +37,7 @@ _PLAIN_FIELDS: dict[str, Any] = {
     "input_schema": dict[str, Any],
     "output_schema": dict[str, Any] | bool | str | None,
     "effect": str,
-    "open_world": bool,
+    "open_world": bool | None,
     "idempotent": bool,
     "identity": tuple[str, ...] | None,
     "scope": str,
@@ -125,7 +127,8 @@ def read_mcp(entry: Mapping[str, Any], *, trusted_hints: bool) -> dict[str, Any]
         elif known.get("destructiveHint") is True:
             fields["effect"] = "destructive"
         fields["idempotent"] = known.get("idempotentHint") is True
-        fields["open_world"] = known.get("openWorldHint") is not False
+        if isinstance(outside := known.get("openWorldHint"), bool):
+            fields["open_world"] = outside
     return fields
 
 

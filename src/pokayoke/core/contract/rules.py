@@ -30,6 +30,7 @@ from pokayoke.core.contract.terms import (
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
+from pokayoke.core.provenance.labels import Labels
 from pokayoke.core.schema.schema import Schema
 from pokayoke.errors import ContractError
 
@@ -183,9 +184,11 @@ _SINGLE: dict[str, tuple[Fits, str]] = {
     **dict.fromkeys(("timeout", "settle_after", "max_chars"), (_is_positive, "a positive number")),
     **dict.fromkeys(("description", "content_type", "key_argument"), (_is_name, "a text")),
     **dict.fromkeys(
-        ("open_world", "idempotent", "forwards_key", "approval", "secret", "defined_in_code"),
+        ("idempotent", "forwards_key", "approval", "secret", "defined_in_code"),
         (lambda value: isinstance(value, bool), "True or False"),
     ),
+    "open_world": (lambda value: isinstance(value, bool), "True, False or None"),
+    "labels": (lambda value: isinstance(value, Labels), "Labels(...)"),
     "key_epoch": (_is_whole, "a whole number"),
     "repeats": (lambda value: value in get_args(Repeats), "one of once, turn, each, or left out"),
     "thread": (lambda value: value in get_args(Thread), "caller, or left out"),
@@ -211,6 +214,9 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
     named += [(f"volatile names {name!r}", name) for name in contract.volatile]
     named += [(f"literal names {name!r}", name) for name in contract.literal]
     named += [(f"paths names {name!r}", name) for name in contract.paths]
+    if contract.labels is not None:
+        named += [(f"labels name the target {name!r}", name) for name in contract.labels.targets or ()]
+        named += [(f"labels name the amount {name!r}", name) for name in contract.labels.amounts]
     named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
     for what, name in named:
         if name == contract.key_argument:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall
+from pokayoke.core.call import Decision, Finding, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.flow.effect_chain import EffectChain, EffectWish
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import tool_call_event
@@ -20,10 +20,11 @@ from pokayoke.core.flow.failures import failed_effect
 from pokayoke.core.flow.finish import settle_found_effect
 from pokayoke.core.flow.outcomes import NOT_RUN, add_last_answer, end_call, ending_before_run, ending_from_record
 from pokayoke.core.flow.plan import CallPlan
-from pokayoke.core.flow.prepare import prepare_call, prepare_call_fast
+from pokayoke.core.flow.prepare import prepare_call, prepare_call_fast, verdict_under
 from pokayoke.core.flow.questions import build_approval
 from pokayoke.core.flow.repetition import FIRST, Repetition
 from pokayoke.core.flow.resolve import resolve_doubt, undone_finding
+from pokayoke.core.flow.sources import find_sources, remember_output
 from pokayoke.core.flow.states import AdmittedCall, PreparedCall, effect_hash, identity_hash
 from pokayoke.core.flow.steps import (
     Admit,
@@ -45,7 +46,7 @@ from pokayoke.core.ledger.findings import (
     unreachable_reason,
 )
 from pokayoke.core.ledger.key import ledger_key
-from pokayoke.core.ledger.records import EXECUTE, Admission, Claim, call_mark
+from pokayoke.core.ledger.records import EXECUTE, UNASKED, Admission, Claim, call_mark
 from pokayoke.core.state.run_state import block_finding
 
 
@@ -62,11 +63,25 @@ def admit_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Adm
         if isinstance(found, Finding):
             return (yield from _refuse_call(prepared, env, found, "gate"))
         located = found
-    if plan.needs_no_admission and not env.snapshot.budgeted:
+    if plan.judges_sources:
+        prepared = yield from _with_sources(prepared, plan, arguments, env)
+    is_free = prepared.sources is None or prepared.sources.decision == "allow"
+    if plan.needs_no_admission and is_free and not env.snapshot.budgeted:
         halted = block_finding(env.view.state, "read", plan.contract.sources)
         if halted is not None:
             return (yield from finish_without_run(prepared, plan, env, Admission("refuse", halted), None))
         return AdmittedCall(prepared, plan, arguments, located, None)
+    return (yield from _admit_by_ledger(prepared, plan, env, arguments, located))
+
+
+def _admit_by_ledger(
+    prepared: PreparedCall,
+    plan: CallPlan,
+    env: CallEnvironment,
+    arguments: dict[str, Any],
+    located: Mapping[str, Any] | None,
+) -> Generator[Step, Any, AdmittedCall | Outcome]:
+    """Admit a call that more than its run's own state can stop."""
     scope: tuple[str, str] | None = None
     if plan.contract.effect != "read":
         scope = env.claimant.scope(plan.contract)
@@ -74,12 +89,34 @@ def admit_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Adm
             return (yield from _refuse_call(prepared, env, no_scope_finding(prepared.tool), "ledger"))
     asked, answer, repetition = yield from _request_admission(prepared, plan, env, scope)
     claim, record = asked.claim, answer.record
+    if answer is UNASKED and prepared.sources is not None:
+        return (yield from _refuse_call(prepared, env, prepared.sources.finding(prepared.tool), "gate"))
     if answer.kind != "execute":
         return (yield from finish_without_run(prepared, plan, env, answer, claim, repetition=repetition))
     if claim is not None:  # an effect leaves an event before it can happen; a read has only the one at its end
         prepared = prepared if repetition is FIRST else msgspec.structs.replace(prepared, is_repeated=True)
         yield Emit(tool_call_event(prepared, env, "allow", prepared.remarks, "gate"))
-    return AdmittedCall(prepared, plan, arguments, located, claim, record.attempt if record else 1)
+    attempt, is_approved = record.attempt if record else 1, asked.approval is not None
+    return AdmittedCall(prepared, plan, arguments, located, claim, attempt, is_approved)
+
+
+def check_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Verdict]:
+    """Return what would be decided, but for the store's part. Nothing is recorded and nothing runs."""
+    prepared = yield from prepare_call(call, env)
+    plan, arguments = prepared.plan, prepared.arguments
+    if prepared.refusal is None and plan is not None and arguments is not None:
+        prepared = yield from _with_sources(prepared, plan, arguments, env)
+    return verdict_under(prepared, env.view.state)
+
+
+def _with_sources(
+    prepared: PreparedCall, plan: CallPlan, arguments: Mapping[str, Any], env: CallEnvironment
+) -> Generator[Step, Any, PreparedCall]:
+    if not plan.judges_sources or env.values is None or not env.values.is_tainted_by(env):
+        return prepared
+    sources = yield from find_sources(plan, arguments, env.values, env)
+    notes = sources.notes() if sources.mode != "note" else ()
+    return msgspec.structs.replace(prepared, sources=sources, remarks=(*prepared.remarks, *notes))
 
 
 def _request_admission(
@@ -109,11 +146,12 @@ def _request_effect(
     prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, wish: EffectWish
 ) -> Generator[Step, Any, tuple[AdmissionRequest, Admission]]:
     """Ask the ledger, and a person where that is needed, whether an effect may happen."""
-    question = None
-    if plan.asks or wish.asks:
+    question, sources = None, prepared.sources
+    if plan.asks or wish.asks or (sources is not None and sources.decision != "allow"):
         question = build_approval(prepared, plan.contract, env, wish.number, wish.earlier)
     request = _build_request(prepared, plan, env, wish.claim, question)
-    if wish.resumes:
+    # What policy refuses runs only if a person has said yes to this very call before; nobody is asked anew.
+    if wish.resumes or (sources is not None and sources.decision == "refuse"):
         request = msgspec.structs.replace(request, resumes=True)
     answer = yield from _ask_ledger(request, prepared, plan, env)
     if answer.kind == "pending" and question is not None and env.asks:
@@ -245,6 +283,8 @@ def finish_without_run(
         yield Emit(tool_call_event(prepared, env, "replay", prepared.remarks, "ledger"))
         monitors = env.snapshot.policy.mode == "monitor"
         ending = ending_from_record(prepared, record, plan, NOT_RUN, repetition, monitors=monitors)
+        if (kept := remember_output(prepared, plan, env, ending)) is not None:
+            yield kept
         yield from end_call(prepared, env, ending)
         return ending.outcome
     assert finding is not None, "every answer but execute and replay carries a finding"

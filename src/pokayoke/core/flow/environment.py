@@ -7,16 +7,17 @@ Never: a decision that two calls could race for; those are steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.plan import Snapshot
+from pokayoke.core.flow.plan import CallPlan, Snapshot
 from pokayoke.core.flow.repetition import CallerView
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.output.last_known_good import LastKnownGood
+from pokayoke.core.provenance.provenance import Judgement
 from pokayoke.core.state.loop_guard import TurnHistory
 from pokayoke.core.state.run_state import RunState
 
@@ -37,6 +38,37 @@ class RunView(Protocol):
     @property
     def effects(self) -> int:
         """A number that every write changes, in every opening of a run another one: see `CallLog.effects`."""
+        ...
+
+
+class SourceMemory(Protocol):
+    """Where the values of a run come from: the user's words and the outputs of its tools."""
+
+    def is_tainted_by(self, env: CallEnvironment, /) -> bool:
+        """Return whether the run has read untrusted content, also before this process opened it."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """True if a judgement takes so long that an event loop must not wait for it."""
+        ...
+
+    def judge(self, plan: CallPlan, arguments: Mapping[str, Any], env: CallEnvironment, /) -> Judgement:
+        """Return where the values of a call come from."""
+        ...
+
+    def add_output(
+        self,
+        plan: CallPlan,
+        arguments: bytes,
+        output: bytes | str,
+        step: int,
+        call_id: str,
+        /,
+        *,
+        is_approved: bool,
+    ) -> None:
+        """Take in what a tool returned to the model."""
         ...
 
 
@@ -78,6 +110,7 @@ class CallEnvironment(msgspec.Struct, frozen=True):
         meter: counts outputs for the kill switch.
         redact: takes the secrets out of a text, given the names that the contract marks and the arguments as JSON.
         effects: `view.effects` when the call began.
+        values: where the run's values come from; None if nothing asks.
     """
 
     snapshot: Snapshot
@@ -94,3 +127,4 @@ class CallEnvironment(msgspec.Struct, frozen=True):
     meter: OutputMeter
     redact: Callable[[str, tuple[str, ...], bytes], str] = lambda text, _marks, _arguments: text
     effects: int = 0
+    values: SourceMemory | None = None

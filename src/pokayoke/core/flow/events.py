@@ -46,6 +46,8 @@ def tool_call_event(
         if plan.contract.redact:
             event["marks"] = plan.contract.redact
     _add_arguments(event, prepared)
+    if prepared.sources is not None:
+        event["untrusted"] = prepared.sources.as_event()
     if findings:
         event["reason"] = reason_of(findings[0])
         event["findings"] = findings

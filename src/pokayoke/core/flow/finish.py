@@ -21,6 +21,7 @@ from pokayoke.core.flow.outcomes import Ending, build_outcome, end_call, ending_
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.flow.questions import build_review
 from pokayoke.core.flow.resolve import Found
+from pokayoke.core.flow.sources import remember_output
 from pokayoke.core.flow.states import AdmittedCall, Attempts, identity_hash
 from pokayoke.core.flow.steps import (
     ChangeState,
@@ -62,8 +63,7 @@ def finish_call(
     prepared, plan = admitted.prepared, admitted.plan
     if not isinstance(reaction, Returned):
         ending = yield from _end_failed_execution(admitted, env, reaction, ran)
-        yield from end_call(prepared, env, ending)
-        return ending.outcome
+        return (yield from _end_with_output(admitted, env, ending))
     # Only invariants read the arguments, and the tool may have changed the ones it got.
     owned = prepared.is_sole_owner and plan.contract.invariants
     arguments = prepared.original_arguments() if owned else admitted.arguments
@@ -77,6 +77,14 @@ def finish_call(
         ending = yield from _end_invalid(admitted, env, checked, ran)
     else:
         ending = yield from _end_valid(admitted, env, checked, ran)
+    return (yield from _end_with_output(admitted, env, ending))
+
+
+def _end_with_output(admitted: AdmittedCall, env: CallEnvironment, ending: Ending) -> Generator[Step, Any, Outcome]:
+    prepared = admitted.prepared
+    kept = remember_output(prepared, admitted.plan, env, ending, is_approved=admitted.is_approved)
+    if kept is not None:
+        yield kept
     yield from end_call(prepared, env, ending)
     return ending.outcome
 

@@ -26,7 +26,9 @@ from pokayoke.core.policy import (
     Policy,
     RetryPolicy,
     ToolOutputPolicy,
+    UntrustedMode,
 )
+from pokayoke.core.provenance.labels import Labels, ToolLabels, derive_labels, withdraw_trust
 from pokayoke.core.state.loop_guard import KINDS, Kind, kinds_for
 from pokayoke.core.versions.rollout import withdrawn_finding
 
@@ -48,6 +50,10 @@ class CallPlan(msgspec.Struct, frozen=True):
         asks: True if a person must approve each call.
         trust: what the label of its output says: `checked` against a contract, or `unchecked`.
         keeps: True if a valid output may stand in for a later one that is not.
+        labels: what the tool is to provenance.
+        untrusted: what happens if its values do not come from the user or a trusted source.
+        is_untrusted_declared: True if the operator chose that, and it does not follow from what the tool is.
+        judges_sources: True if it is looked up where the values of its calls come from.
         needs_no_admission: True if only the run's own state and budgets can stop a prepared call: a read
             without limits and approval.
         retry: how transient failures are repeated.
@@ -67,6 +73,10 @@ class CallPlan(msgspec.Struct, frozen=True):
     asks: bool
     trust: str
     keeps: bool
+    labels: ToolLabels
+    untrusted: UntrustedMode
+    is_untrusted_declared: bool
+    judges_sources: bool
     needs_no_admission: bool
     retry: RetryPolicy
     intake: IntakePolicy
@@ -82,6 +92,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     catalogue: Catalogue
     plans: Mapping[str, CallPlan]
     """Every plan by its contract's id."""
+    follows_sources: bool = False
+    """True if it is followed where the values of calls come from."""
+    keeps_taint: bool = False
+    """True if a restart must not forget that a run has read untrusted content."""
     simple: Mapping[str, CallPlan] = {}
     """Plans by tool name, of contracts whose arguments only a schema checks: no user code runs."""
     budgeted: bool = False
@@ -155,20 +169,51 @@ def build_snapshot(
         PolicyError: the policy of the loop guard names an unknown kind of failure.
     """
     kept, ours = tuple(contracts), tuple(own)
+    labels = withdraw_trust({contract.name: contract_labels(contract) for contract in (*kept, *ours)})
     plans = {
-        contract.id: _build_plan(contract, policy, policy.access) for contract in kept if contract.id not in withdrawn
+        contract.id: _build_plan(contract, policy, policy.access, labels[contract.name])
+        for contract in kept
+        if contract.id not in withdrawn
     }
     if ours:
         open_to_all = msgspec.structs.replace(policy.access, allow=())
-        plans |= {contract.id: _build_plan(contract, policy, open_to_all) for contract in ours}
+        plans |= {contract.id: _build_plan(contract, policy, open_to_all, labels[contract.name]) for contract in ours}
     catalogue = Catalogue((*kept, *ours), prefixes=policy.validation.intake.prefixes)
     simple = {plan.contract.name: plan for plan in plans.values() if not plan.contract.input_hooks}
     budgeted = policy.budgets != BudgetPolicy()
+    follows = any(plan.judges_sources for plan in plans.values())
+    taints = any(plan.judges_sources and plan.untrusted in ("ask", "refuse") for plan in plans.values())
     beside = {contract.name: build_snapshot((contract,), policy, kinds) for contract in shadows}
-    return Snapshot(policy, catalogue, plans, simple, budgeted, kinds_for(policy.loop, kinds), beside)
+    return Snapshot(policy, catalogue, plans, follows, taints, simple, budgeted, kinds_for(policy.loop, kinds), beside)
 
 
-def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPlan:
+def contract_labels(contract: Contract) -> ToolLabels:
+    """Return what a tool is to provenance: what its contract says, else what its name and schema do.
+
+    An effect that is only `write` may have been left out, so a name that reads and does nothing else counts.
+    """
+    written = contract.labels or Labels()
+    declared = None if contract.effect == "write" else contract.effect
+    written = msgspec.structs.replace(
+        written,
+        effect=written.effect or declared,
+        open_world=contract.open_world if written.open_world is None else written.open_world,
+    )
+    return derive_labels(contract.name, contract.description, contract.model_schema, written)
+
+
+def untrusted_mode(contract: Contract, labels: ToolLabels, policy: Policy) -> tuple[UntrustedMode, bool]:
+    """Return the mode of a tool, and whether the operator chose it."""
+    chosen = policy.untrusted.tools.get(contract.name) or policy.untrusted.mode
+    if chosen is not None:
+        return chosen, True
+    declared = contract.effect == "destructive" or contract.open_world is True
+    if declared and not labels.reads:
+        return "ask", False
+    return "note", False
+
+
+def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy, labels: ToolLabels) -> CallPlan:
     reads = contract.effect == "read"
     approvals = policy.approvals
     # Monitor mode lets every readable call run; only the ledger stays, against second effects.
@@ -178,6 +223,8 @@ def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPl
         (*contract_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
     )
     access = access_rule(contract, who)
+    untrusted, is_declared = untrusted_mode(contract, labels, policy)
+    judges = untrusted != "off" and (not labels.reads or bool(labels.hosts))
     return CallPlan(
         contract=contract,
         kinds=policy.corrections.read if reads else policy.corrections.write,
@@ -189,6 +236,10 @@ def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy) -> CallPl
         asks=asks and enforced,
         trust="unchecked" if contract.unchecked else "checked",
         keeps=keeps_last_good(contract),
+        labels=labels,
+        untrusted=untrusted,
+        is_untrusted_declared=is_declared,
+        judges_sources=judges,
         needs_no_admission=reads and not limits and not (asks and enforced),
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
         intake=policy.validation.intake,

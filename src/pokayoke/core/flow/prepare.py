@@ -271,7 +271,11 @@ def verdict_under(prepared: PreparedCall, state: RunState) -> Verdict:
     halted = block_finding(state, contract.effect, contract.sources)
     if halted is not None:
         return verdict_of(prepared, "stop" if halted.code == "run_stopped" else "refuse", halted)
-    return verdict_of(prepared, "ask" if prepared.plan.asks else "allow")
+    decision: Decision = "ask" if prepared.plan.asks else "allow"
+    if (sources := prepared.sources) is not None and sources.decision != "allow":
+        refused = sources.decision == "refuse"
+        return verdict_of(prepared, sources.decision, sources.finding(contract.name) if refused else None)
+    return verdict_of(prepared, decision)
 
 
 def verdict_of(prepared: PreparedCall, decision: Decision, refusal: Finding | None = None) -> Verdict:
@@ -289,4 +293,5 @@ def verdict_of(prepared: PreparedCall, decision: Decision, refusal: Finding | No
         repairs=prepared.repairs,
         confidence=prepared.confidence,
         stop_reason=stop_reason_for(refusal) if refusal else None,
+        sources=() if prepared.sources is None else prepared.sources.source_rows,
     )

@@ -45,7 +45,15 @@ def build_approval(
         asked_at=env.now,
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         marks=contract.redact,
+        why=_describe_sources(prepared, contract, env),
     )
+
+
+def _describe_sources(prepared: PreparedCall, contract: Contract, env: CallEnvironment) -> tuple[str, ...]:
+    if prepared.sources is None:
+        return ()
+    given = prepared.dumped or b"{}"
+    return tuple(env.redact(one, contract.redact, given) for one in prepared.sources.sentences)
 
 
 def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironment, taint: Taint) -> Approval:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pokayoke.core.json.dump import dump_foreign
 from pokayoke.core.messages.messages import MessageCall, calls_in, results_in, role_of, text_of
+from pokayoke.core.output.model_text import FRAME_START
 
 
 class AnsweredCall(NamedTuple):
@@ -34,19 +35,23 @@ class AnsweredCall(NamedTuple):
 
 
 class SeenHistory(NamedTuple):
-    """The answered calls of a history, and the number of its last turn."""
+    """The answered calls of a history, the number of its last turn, and the user's texts."""
 
     calls: tuple[AnsweredCall, ...]
     turn: int
+    said: tuple[str, ...] = ()
 
 
 def read_seen_history(messages: Iterable[Any]) -> SeenHistory:
     """Read a history. A turn begins with the user's text, unless it says once more what is not answered yet."""
     asked: defaultdict[str, deque[MessageCall]] = defaultdict(deque)
     found: list[AnsweredCall] = []
+    texts: dict[str, None] = {}
     turn, said, is_over = 0, "", True
     for message in messages:
         role, text, calls = role_of(message), text_of(message), calls_in(message)
+        if role == "user" and text.strip() and not is_result(message, text):
+            texts[text] = None
         if role == "user" and (is_over or text != said):
             turn, said, is_over = turn + 1, text, False
         elif role == "assistant" and text.strip() and not calls:
@@ -57,7 +62,12 @@ def read_seen_history(messages: Iterable[Any]) -> SeenHistory:
             if waiting := asked[result.id or ""]:
                 call = waiting.popleft()
                 found.append(AnsweredCall(call.id or "", call.name, call.arguments, _result_text(result.content), turn))
-    return SeenHistory(tuple(found), turn)
+    return SeenHistory(tuple(found), turn, tuple(texts))
+
+
+def is_result(message: Any, text: str) -> bool:
+    """Return whether a message of the role `user` carries results of tools: none of it is the user's words."""
+    return FRAME_START in text or any(True for _ in results_in(message))
 
 
 def _result_text(content: Any) -> str:

@@ -17,6 +17,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.core.json.canonical import canonical_bytes, sha256_hex
 from pokayoke.core.ledger.records import Claim
+from pokayoke.core.provenance.report import SourceReport
 
 
 class PreparedCall(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +38,7 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
         more_findings: further reasons for the refusal (every schema error).
         is_sole_owner: True if nothing else holds the arguments, so that the tool may have them without a copy.
         is_repeated: True if it makes a new effect of an equal call.
+        sources: where its values come from, if that was looked up.
     """
 
     call: ToolCall
@@ -53,6 +55,7 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     more_findings: tuple[Finding, ...] = ()
     is_sole_owner: bool = False
     is_repeated: bool = False
+    sources: SourceReport | None = None
 
     def original_arguments(self) -> dict[str, Any]:
         """Return a copy of the arguments as they were checked; a tool may have changed its own."""
@@ -81,6 +84,7 @@ class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
         located: path arguments resolved inside their roots.
         claim: the ledger claim of a write, or None.
         attempt: the ledger's number of this execution; 1 for a read.
+        is_approved: True if a person said yes to it.
     """
 
     prepared: PreparedCall
@@ -89,6 +93,7 @@ class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     located: Mapping[str, Any] | None
     claim: Claim | None
     attempt: int = 1
+    is_approved: bool = False
 
 
 class Attempts(msgspec.Struct, frozen=True, gc=False):

@@ -69,6 +69,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         reason: why.
         decided_at: wall-clock second of the decision.
         marks: names that the tool's contract marks as secret, for those who show the question to others.
+        why: why the question is asked, in sentences; () if every call of the tool is asked about.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
     decided_at: float | None = None
     marks: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
 
     @property
     def granted(self) -> bool:

@@ -64,7 +64,7 @@ def _mcp_definition(name: str, contract: Contract) -> dict[str, Any]:
         "readOnlyHint": contract.effect == "read",
         "destructiveHint": contract.effect == "destructive",
         "idempotentHint": contract.idempotent,
-        "openWorldHint": contract.open_world,
+        "openWorldHint": contract.open_world is not False,
     }
     return definition
 

@@ -21,6 +21,10 @@ from pokayoke.core.text.neutralise import neutralise
 MAX_REFUSAL = 599
 """Maximum length of a refusal, in characters."""
 
+FRAME_START = "<tool_output "
+"""How every frame begins."""
+_FRAME_END = "\n</tool_output>"
+
 _SAFE_ATTRIBUTE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}", re.ASCII)
 _MAX_ATTRIBUTE = 128
 _PREVIEW_HEAD = re.compile(r'<tool_output [^<>]* preview="true" chars="[0-9]+">', re.ASCII)
@@ -67,13 +71,13 @@ def result_text(
         note = f"[content that is not text: {len(blocks)}]"
         body = note if value in (None, "") else f"{body}\n{note}"
     start, trusted = _frame_parts(tool, trust)
-    return f"{start}{_quote_attribute(call_id)}{trusted}{body}\n</tool_output>"
+    return f"{start}{_quote_attribute(call_id)}{trusted}{body}{_FRAME_END}"
 
 
 @lru_cache(512)
 def _frame_parts(tool: str, trust: str) -> tuple[str, str]:
     """Return the parts of the first line before and after the call's id, the same for every call of a tool."""
-    return f"<tool_output tool={_quote_attribute(tool)} call=", f" trust={_quote_attribute(trust)}>\n"
+    return f"{FRAME_START}tool={_quote_attribute(tool)} call=", f" trust={_quote_attribute(trust)}>\n"
 
 
 def is_framed(text: str, *, tool: str, call_id: str) -> bool:
@@ -87,12 +91,19 @@ def is_framed(text: str, *, tool: str, call_id: str) -> bool:
         call_id: the provider's id of the call.
     """
     start = f"{_frame_parts(tool, '')[0]}{_quote_attribute(call_id)} trust="
-    *frames, tail = text.split("\n</tool_output>")
+    *frames, tail = text.split(_FRAME_END)
     for frame in (one.removeprefix("\n") for one in frames):
         head, _, body = frame.partition("\n")
         if not (head.startswith(start) or _PREVIEW_HEAD.fullmatch(head)) or neutralise(body) != body:
             return False
     return bool(frames) and (not tail or tail.startswith(PREVIEW_WORDS))
+
+
+def unframe_text(text: str) -> str:
+    """Return what stands in the frame of a result, or the text itself if it has none."""
+    if not text.startswith(FRAME_START):
+        return text
+    return text.partition("\n")[2].partition(_FRAME_END)[0]
 
 
 @lru_cache(512)

@@ -51,22 +51,18 @@ class ValueIndex:
         yield from self._recent.get(key, ())
 
 
-class TokenSet:
-    """Whether a text may hold one of some tokens: a byte for each token it has, and no token itself."""
+def token_bits(tokens: Iterable[str]) -> bytearray:
+    """Return bits that say whether a text may hold a token: a byte for each token it has, and no token itself."""
+    known = set(tokens)
+    size = 1 << max(6, (len(known) * 8).bit_length())
+    bits, mask = bytearray(size >> 3), size - 1
+    for token in known:
+        place = hash(token) & mask
+        bits[place >> 3] |= 1 << (place & 7)
+    return bits
 
-    __slots__ = ("_bits", "_mask")
 
-    def __init__(self, tokens: Iterable[str]) -> None:
-        """Note the tokens."""
-        known = set(tokens)
-        size = 1 << max(6, (len(known) * 8).bit_length())
-        self._bits, self._mask = bytearray(size >> 3), size - 1
-        for token in known:
-            place = hash(token) & self._mask
-            self._bits[place >> 3] |= 1 << (place & 7)
-
-    def may_hold(self, tokens: Iterable[str]) -> bool:
-        """Return False if the text certainly has none of these tokens."""
-        return any(
-            self._bits[place >> 3] >> (place & 7) & 1 for token in tokens for place in (hash(token) & self._mask,)
-        )
+def may_hold(bits: bytearray, tokens: Iterable[str]) -> bool:
+    """Return False if a text of these bits certainly has none of the tokens."""
+    mask = len(bits) * 8 - 1
+    return any(bits[place >> 3] >> (place & 7) & 1 for token in tokens for place in (hash(token) & mask,))

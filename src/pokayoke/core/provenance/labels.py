@@ -30,12 +30,12 @@ _WHO_FORMATS: Final = frozenset({"email", "idn-email", "uri", "uri-reference", "
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 
-class WrittenLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """Labels that a host wrote for a tool, or that trusted hints brought. None means: derive it.
+class Labels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Labels that a host writes for a tool. None means: derive it.
 
     Args:
-        effect: `read`, `write` or `destructive`.
-        open_world: True if it reaches people or systems outside.
+        effect: `read`, `write` or `destructive`; None goes by the contract and, for a write, by the tool's name.
+        open_world: True if it reaches people or systems outside; None goes by the contract, then by its arguments.
         trusted: True if nobody else can put text into its output.
         directory: True if operators curate what it lists.
         private: True if its output is not for outsiders.
@@ -99,7 +99,7 @@ def derive_labels(
     name: str,
     description: str,
     schema: Mapping[str, Any],
-    written: WrittenLabels | None = None,
+    written: Labels | None = None,
 ) -> ToolLabels:
     """Return the labels of a tool: what is written, else what its name, description and schema say.
 
@@ -109,11 +109,11 @@ def derive_labels(
         schema: its input schema.
         written: labels of the host.
     """
-    label = written or WrittenLabels()
+    label = written or Labels()
     words = name_words(name)
-    verb, is_first = _find_verb(words, description)
+    verb = _find_verb(words, description)
     acts = _acts_of(verb)
-    effect = label.effect or ("read" if _is_read(words, verb, is_first=is_first) else "write")
+    effect = label.effect or ("read" if _is_read(words, verb) else "write")
     if effect == "destructive":
         acts = acts.union(_REMOVES)
     elif effect == "read":
@@ -176,30 +176,29 @@ def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") else word  # noqa: PLR2004 - "bus"
 
 
-def _find_verb(words: tuple[str, ...], description: str) -> tuple[str, bool]:
-    """Return the verb of a name, and whether it is the first word; else the first word of the description."""
+def _find_verb(words: tuple[str, ...], description: str) -> str:
+    """Return the verb of a name, else the first word of the description, else the first word."""
     known = READ_VERBS.union(*VERBS.values())
     later = next((word for word in words[1:] if word in known and word not in COMMON_NOUNS), None)
     if words and words[0] in known and (later is None or words[0] not in COMMON_NOUNS):
-        return words[0], True
+        return words[0]
     if later is not None:
-        return later, False
+        return later
     first = name_words(description[:40])
     for word in (first[0], first[0].removesuffix("s")) if first else ():
         if word in known and word not in COMMON_NOUNS:
-            return word, False
-    return (words[0] if words else ""), True
+            return word
+    return words[0] if words else ""
 
 
 def _acts_of(verb: str) -> frozenset[Act]:
     return frozenset(act for act, verbs in VERBS.items() if verb in verbs)
 
 
-def _is_read(words: tuple[str, ...], verb: str, *, is_first: bool) -> bool:
-    if verb not in READ_VERBS:
-        return False
+def _is_read(words: tuple[str, ...], verb: str) -> bool:
+    """Whether a name reads and does nothing else: `find_or_create` does."""
     others = {word for word in words if word != verb and word not in COMMON_NOUNS}
-    return is_first or others.isdisjoint(frozenset[str]().union(*VERBS.values()))
+    return verb in READ_VERBS and others.isdisjoint(frozenset[str]().union(*VERBS.values()))
 
 
 def _as_node(node: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -222,7 +221,7 @@ def _as_node(node: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
 
 
-def _kind_of(name: str, node: Mapping[str, Any], label: WrittenLabels) -> ArgumentKind:
+def _kind_of(name: str, node: Mapping[str, Any], label: Labels) -> ArgumentKind:
     kind = _derive_kind(name, node)
     if name in label.amounts:
         return "amount"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -16,7 +17,7 @@ import orjson
 
 from pokayoke.core.provenance.anchors import anchor_group, find_said
 from pokayoke.core.provenance.forms import fold
-from pokayoke.core.provenance.index import MOST_NUMBERS, TokenSet, ValueIndex
+from pokayoke.core.provenance.index import MOST_NUMBERS, ValueIndex, may_hold, token_bits
 from pokayoke.core.provenance.records import OutputRecord, cut_into_records, is_identifier_key, join_key
 from pokayoke.core.provenance.user_words import UserWords, find_words
 
@@ -32,7 +33,7 @@ AUTHORED: Final = 16
 """It holds somebody's prose: its addresses are its author's claims."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class Origin(msgspec.Struct, frozen=True, gc=False):
     """How the records of an output are to be seen.
 
     Args:
@@ -54,16 +55,18 @@ class Origin(msgspec.Struct, frozen=True):
     phrases: tuple[str, ...] = ()
 
 
-class _Output:
-    """One output: packed, with the number of its first record and the tokens that may stand in it."""
+class _Output(msgspec.Struct, gc=False):
+    """One output: packed, with the number of its first record and the tokens that may stand in it.
 
-    __slots__ = ("count", "first", "marks", "origin", "packed", "tokens")
+    A run may have thousands, so it holds nothing that the garbage collector would look at.
+    """
 
-    def __init__(self, origin: Origin, data: bytes, first: int) -> None:
-        self.origin, self.first, self.count = origin, first, 0
-        self.packed = zlib.compress(data, 1)
-        self.tokens = TokenSet(find_words(fold(data.decode())))
-        self.marks: dict[str, list[int]] = {}
+    origin: Origin
+    first: int
+    packed: bytes
+    tokens: bytearray
+    count: int = 0
+    marks: tuple[str, ...] = ()
 
 
 class Outputs:
@@ -74,6 +77,8 @@ class Outputs:
         self.flags = bytearray()
         self._largest = array("d")
         self._outputs: list[_Output] = []
+        self._begins = array("L")  # the number of the first record of each output
+        self._marked: dict[str, array[int]] = {}  # records by the marks of the user's words in them
         self._values = ValueIndex()
         self._firsts = ValueIndex()
         self._named = ValueIndex()
@@ -92,7 +97,8 @@ class Outputs:
             words: the user's words.
             burned: values that the agent brought up first.
         """
-        output = _Output(origin, data, len(self.flags))
+        tokens = token_bits(find_words(fold(data.decode())))
+        output = _Output(origin, len(self.flags), zlib.compress(data, 1), tokens)
         for siblings in cut_into_records(orjson.loads(data)):
             group = siblings[: MOST_NUMBERS - len(self.flags)]
             for record in group:
@@ -102,6 +108,7 @@ class Outputs:
             yield from group
         if output.count:
             self._outputs.append(output)
+            self._begins.append(output.first)
             self._anchor_single(output)
             numbers = range(output.first, output.first + output.count)
             for number in numbers:
@@ -115,7 +122,7 @@ class Outputs:
         fresh = words.words - before.words
         everything = words.selects_otherwise(before)
         for output in self._outputs:
-            if everything or output.tokens.may_hold(fresh):
+            if everything or may_hold(output.tokens, fresh):
                 self._judge_again(output, words, burned)
         for number in self._joined:
             self.flags[number] &= ~JOINED
@@ -141,14 +148,12 @@ class Outputs:
 
     def find_marked(self, marks: Iterable[str]) -> Iterator[int]:
         """Yield the records of which such a word stands in the user's words."""
-        wanted = set(marks)
-        for output in self._outputs:
-            for mark in wanted & output.marks.keys():
-                yield from output.marks[mark]
+        for mark in marks:
+            yield from self._marked.get(mark, ())
 
     def describe(self, number: int) -> tuple[int, str]:
         """Return the step and the place of a record: its tool, and which record of the output it is."""
-        output = next(one for one in reversed(self._outputs) if one.first <= number)
+        output = self._outputs[bisect_right(self._begins, number) - 1]
         return output.origin.step, f"{output.origin.tool}, record {number - output.first + 1} of {output.count}"
 
     # -- parts -----------------------------------------------------------------------------------------
@@ -168,11 +173,15 @@ class Outputs:
             self._firsts.add(_pair_hash(first.key, first.form), number)
 
     def _judge_again(self, output: _Output, words: UserWords, burned: Collection[str]) -> None:
-        number, output.marks = output.first, {}
+        number, behind = output.first, output.first + output.count
+        for mark in dict.fromkeys(output.marks):
+            kept = array("L", (one for one in self._marked[mark] if not output.first <= one < behind))
+            self._marked[mark] = kept
+        output.marks = ()
         for group in cut_into_records(orjson.loads(zlib.decompress(output.packed))):
-            kept = group[: output.first + output.count - number]
-            self._judge_group(output, kept, number, words, burned)
-            number += len(kept)
+            same = group[: behind - number]
+            self._judge_group(output, same, number, words, burned)
+            number += len(same)
         self._anchor_single(output)
 
     def _judge_group(
@@ -187,7 +196,8 @@ class Outputs:
         for at, record in enumerate(group, number):
             self._set_anchored(at, id(record) in anchored or origin.own)
             for mark in record.said:
-                output.marks.setdefault(mark, []).append(at)
+                self._marked.setdefault(mark, array("L")).append(at)
+            output.marks += tuple(record.said)
 
     def _anchor_single(self, output: _Output) -> None:
         """Anchor the only record of a read that the user's words keyed."""

@@ -28,6 +28,7 @@ from pokayoke.core.provenance.vocabulary import GATE_ORDER, PRIVATE_NAMES, Act
 Tier = Literal["prompt", "own", "trusted", "anchored", "leaf", "none"]
 Level = Literal["strict", "careful", "balanced"]
 _MOST_WAITING: Final = 33_554_432  # bytes of outputs; of the oldest beyond them no value is known
+_MOST_READ: Final = 67_108_864  # bytes of outputs in a run; of later ones no value is known
 _VOUCHED: Final[frozenset[Tier]] = frozenset({"prompt", "own", "trusted"})
 
 
@@ -35,12 +36,14 @@ class Reason(msgspec.Struct, frozen=True):
     """Why a call is asked about.
 
     Args:
-        rule: what was not met: `act`, `value`, `amount`, `when`, `contact`, `private`, `host`.
+        rule: what was not met: `act`, `value`, `amount`, `when`, `contact`, `private`, `host`, `unread` (the
+            outputs could not be searched in time); "" for a source.
         argument: the argument, "" for the call as a whole.
         value: the value.
         tier: where it stands.
         step: the step of the record it stands in, or None.
         place: the tool and the place in its output, "" if it stands in none.
+        is_stale: True if it stands only in outputs of which a later one of the same call exists.
     """
 
     rule: str
@@ -49,6 +52,7 @@ class Reason(msgspec.Struct, frozen=True):
     tier: Tier = "none"
     step: int | None = None
     place: str = ""
+    is_stale: bool = False
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -64,21 +68,28 @@ class _Value(msgspec.Struct, frozen=True):
         return self.kind in ("who", "thing")
 
 
-class _Taken(msgspec.Struct, frozen=True):
+class _Taken(msgspec.Struct, frozen=True, gc=False):
     """A call that ran, as it was taken in."""
 
     labels: ToolLabels
-    arguments: Mapping[str, Any]
+    arguments: bytes
     output: bytes | str
     step: int
     is_approved: bool
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What provenance says of a call: the reasons to ask, none if it may run; and where each value came from."""
+    """What provenance says of a call: the reasons to ask, none if it may run; and where each value came from.
+
+    Args:
+        reasons: why a person has to decide.
+        sources: where each target and amount of the call stands.
+        knows_words: False if nobody has said what the user wrote: then only values of trusted sources count.
+    """
 
     reasons: tuple[Reason, ...] = ()
     sources: tuple[Reason, ...] = ()
+    knows_words: bool = True
 
     @property
     def asks(self) -> bool:
@@ -91,20 +102,23 @@ class Provenance:
 
     Args:
         level: how far a record that the user's words single out may be trusted for whom a call reaches.
+        is_tainted: True if the run has read untrusted content of which nothing is known any more.
     """
 
-    def __init__(self, level: Level = "careful") -> None:
+    def __init__(self, level: Level = "careful", *, is_tainted: bool = False) -> None:
         """Begin with nothing said and nothing read."""
         self.level: Level = level
         self.words = UserWords("")
-        self.is_tainted = False
+        self.is_tainted = is_tainted
+        self._latest: dict[int, int] = {}  # the step of the latest output of a call, by a hash of the call
+        self._superseded: set[int] = set()
         self._outputs = Outputs()
         self._own: set[str] = set()
         self._trusted: set[str] = set()
         self._burned: set[str] = set()
         self._private = PrivateValues()
         self._waiting: deque[_Taken] = deque()
-        self._waiting_size = 0
+        self._waiting_size = self._read_size = 0
 
     # -- what comes in ---------------------------------------------------------------------------------
 
@@ -118,7 +132,7 @@ class Provenance:
     def add_call(
         self,
         labels: ToolLabels,
-        arguments: Mapping[str, Any],
+        arguments: bytes,
         output: bytes | str,
         *,
         step: int,
@@ -128,25 +142,37 @@ class Provenance:
 
         Args:
             labels: of the tool.
-            arguments: as they ran.
+            arguments: as they ran, a JSON object.
             output: what the tool returned: JSON as bytes, or a text.
             step: the step of the run.
             is_approved: True if a person said yes to it: its values are the run's own from now on.
         """
         self.is_tainted = self.is_tainted or not labels.trusted
+        call = hash((labels.name, arguments))
+        if labels.effect == "read" and (before := self._latest.get(call)) is not None:
+            self._superseded.add(before)
+        self._latest[call] = step
         self._waiting.append(_Taken(labels, arguments, output, step, is_approved))
         self._waiting_size += len(output)
         while self._waiting_size > _MOST_WAITING and len(self._waiting) > 1:
             self._waiting_size -= len(self._waiting.popleft().output)
 
+    @property
+    def waiting_size(self) -> int:
+        """Characters and bytes of outputs that the next judgement has to read first."""
+        return self._waiting_size
+
     def _read_waiting(self) -> None:
         while self._waiting:
             taken = self._waiting.popleft()
             self._waiting_size -= len(taken.output)
-            self._read_call(taken)
+            self._read_size += len(taken.output)
+            if self._read_size < _MOST_READ:
+                self._read_call(taken)
 
     def _read_call(self, taken: _Taken) -> None:
-        labels, arguments, output, step = taken.labels, taken.arguments, taken.output, taken.step
+        labels, output, step = taken.labels, taken.output, taken.step
+        arguments: dict[str, Any] = orjson.loads(taken.arguments)
         is_vouched = self._note_arguments(labels, arguments, is_approved=taken.is_approved)
         data = output if isinstance(output, bytes) else _json_of(output)
         if data is None:
@@ -161,9 +187,7 @@ class Provenance:
             keyed=not labels.makes and is_vouched and bool(arguments),
             listed=labels.directory and (is_vouched or not arguments),
             phrases=tuple(
-                fold(value)
-                for _, value in walk_values(dict(arguments))
-                if isinstance(value, str) and self.words.has(value)
+                fold(value) for _, value in walk_values(arguments) if isinstance(value, str) and self.words.has(value)
             ),
         )
         for record in self._outputs.add(origin, data, self.words, self._burned):
@@ -183,21 +207,25 @@ class Provenance:
             return Judgement()
         self._read_waiting()
         if labels.reads:
-            return Judgement(tuple(self._host_reasons(labels, arguments)))
+            contacted = tuple(self._host_reasons(labels, arguments))
+            return Judgement(contacted, knows_words=bool(self.words.text))
         values = [
             _Value(name, labels.kinds.get(name, "thing"), value, self._find_tier(value, name, labels))
             for name, argument in arguments.items()
             for _, value in walk_values(argument, name)
         ]
         sources = tuple(
-            self._source(one.argument, one.value, one.tier) for one in values if one.is_target or one.kind == "amount"
+            self._source(one.argument, one.value, one.tier, rule="")
+            for one in values
+            if one.is_target or one.kind == "amount"
         )
+        knows_words = bool(self.words.text)
         if not self.is_tainted:
-            return Judgement(sources=sources)
+            return Judgement(sources=sources, knows_words=knows_words)
         reasons = [*self._act_reasons(labels)]
         for value in values:
             reasons.extend(self._value_reasons(labels, value, values))
-        return Judgement(tuple(dict.fromkeys(reasons)), sources)
+        return Judgement(tuple(dict.fromkeys(reasons)), sources, knows_words)
 
     def tier_of(self, value: Any, argument: str = "", labels: ToolLabels | None = None) -> Tier:
         """Return where a value stands: in the user's words, in values of the run's own, in a record, or nowhere."""
@@ -353,7 +381,10 @@ class Provenance:
         found = self._outputs.find(normal_form(value) or "")
         number = next((one for one in found if self._outputs.is_anchored(one)), found[0] if found else None)
         step, place = (None, "") if number is None else self._outputs.describe(number)
-        return Reason(rule, name, str(value), tier, step, place)
+        is_stale = tier in ("anchored", "leaf") and self._superseded.issuperset(
+            self._outputs.describe(one)[0] for one in found
+        )
+        return Reason(rule, name, str(value), tier, step, place, is_stale)
 
 
 def _is_private(field: RecordField, labels: ToolLabels, *, is_vouched: bool) -> bool:

@@ -7,6 +7,7 @@ Out: answers about values, acts, names and superlatives.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -58,6 +59,7 @@ class UserWords:
         self.folded = fold(text)
         self.sentences = tuple(one for one in map(fold, _SENTENCE.split(text)) if one)
         self.text = text
+        self._asked: dict[Act, bool] = {}
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -156,20 +158,24 @@ class UserWords:
 
     def asks_for(self, act: Act, sentence: str | None = None) -> bool:
         """Return whether the words (or one sentence) hold a word that asks for an act of this kind."""
-        folded = self.folded if sentence is None else sentence
-        words = self.words if sentence is None else frozenset(_WORD.findall(folded))
-        return any(_is_asked(begin, folded, words) for begin in ASKS[act])
+        if sentence is not None:
+            words = sorted(_WORD.findall(sentence))
+            return any(_is_asked(begin, sentence, words) for begin in ASKS[act])
+        if act not in self._asked:
+            self._asked[act] = any(_is_asked(begin, self.folded, self._word_list) for begin in ASKS[act])
+        return self._asked[act]
 
     def has_word(self, stem: str, sentence: str | None = None) -> bool:
         """Return whether a word that begins like this stands in the words or the sentence."""
-        folded = self.folded if sentence is None else sentence
-        return _is_asked(stem, folded, frozenset(_WORD.findall(folded)))
+        if sentence is None:
+            return _is_asked(stem, self.folded, self._word_list)
+        return _is_asked(stem, sentence, sorted(_WORD.findall(sentence)))
 
     def sentences_with(self, value: Any) -> Iterator[tuple[str, int]]:
         """Yield each sentence that names a value, and where in it the value begins."""
         form = normal_form(value) or fold(str(value))
-        for sentence in self.sentences:
-            at = next(UserWords(sentence).places(form), None)
+        for sentence, words in zip(self.sentences, self._by_sentence, strict=True):
+            at = next(words.places(form), None)
             if at is None and is_grouped(form) and (hit := _grouped_pattern(form).search(sentence)):
                 at = hit.start()
             if at is not None:
@@ -190,6 +196,14 @@ class UserWords:
                 for hit in re.finditer(r"\d[\d.,' ]*", text)
                 if form in set(read_numbers(hit[0].strip(" .,'")))
             )
+
+    @cached_property
+    def _word_list(self) -> list[str]:
+        return sorted(self.words)
+
+    @cached_property
+    def _by_sentence(self) -> tuple[UserWords, ...]:
+        return tuple(map(UserWords, self.sentences))
 
     @cached_property
     def _bare(self) -> str:
@@ -244,12 +258,14 @@ def is_bound(words: UserWords, value: Any, asked: Collection[Act], verb: str) ->
     return False
 
 
-def _is_asked(begin: str, folded: str, words: frozenset[str]) -> bool:
+def _is_asked(begin: str, folded: str, words: list[str]) -> bool:
+    """Whether a word stands in a text, or for a longer one a word that begins with it. `words` are sorted."""
     if (not begin.isascii() and not begin[0].isalpha()) or _is_wide(begin[0]):
         return begin in folded
-    if len(begin) <= _WHOLE_WORD:
-        return begin in words
-    return any(word.startswith(begin) for word in words)
+    at = bisect_left(words, begin)
+    if at == len(words):
+        return False
+    return words[at] == begin if len(begin) <= _WHOLE_WORD else words[at].startswith(begin)
 
 
 def _is_number(form: str) -> bool:

@@ -89,6 +89,7 @@ class RunState(msgspec.Struct, frozen=True):
         asked: digest of the user's text that began the turn; "" if no user has spoken.
         answered: True once the turn has its answer.
         message_ids: digests of the host's ids of the users' latest messages.
+        has_read: True if it has read untrusted content, where some tool asks for that.
     """
 
     run_id: str
@@ -108,6 +109,7 @@ class RunState(msgspec.Struct, frozen=True):
     asked: str = ""
     answered: bool = False
     message_ids: tuple[str, ...] = ()
+    has_read: bool = False
 
     @property
     def effective_mode(self) -> Mode:
@@ -151,6 +153,11 @@ def begin_turn(state: RunState, asked: str = "", message_id: str | None = None) 
     if state.mode == "final_answer":
         return msgspec.structs.replace(state, mode="normal", stop_reason=None)
     return state
+
+
+def note_reading(state: RunState) -> RunState:
+    """Note that the run has read untrusted content."""
+    return state if state.has_read else msgspec.structs.replace(state, has_read=True)
 
 
 def latch(state: RunState, taint: Taint) -> RunState:

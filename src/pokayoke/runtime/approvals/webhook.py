@@ -285,6 +285,7 @@ def announcement_body(approval: Approval, redactor: Redactor) -> bytes:
             "tool": approval.tool,
             "contract": approval.contract,
             "arguments": redactor.redact_value(approval.arguments, marks=approval.marks),
+            "why": redactor.redact_value(list(approval.why), marks=approval.marks),
             "run": approval.run_id,
             "asked": approval.asked_at,
             "expires": approval.expires_at,

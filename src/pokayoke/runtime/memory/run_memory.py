@@ -36,6 +36,7 @@ from pokayoke.core.versions.rollout import pin_versions
 from pokayoke.runtime.memory.call_log import CallLog
 from pokayoke.runtime.memory.completed_writes import CompletedWrites
 from pokayoke.runtime.memory.offloaded_texts import OffloadedTexts
+from pokayoke.runtime.memory.value_sources import ValueSources
 from pokayoke.runtime.threads.clock import Clock
 from pokayoke.runtime.threads.coroutines import run_in_thread
 from pokayoke.stores.base import Store
@@ -60,6 +61,7 @@ class RunMemory:
         matters: what became of the calls.
         written: what it has written, for the note of a shortened history.
         texts: long texts that were put aside.
+        values: where its values come from.
         unsaved: what kind of failure kept the store from knowing all this, or None if it knows.
     """
 
@@ -75,6 +77,7 @@ class RunMemory:
         self.matters = CallLog(store, state.run_id, named=named, was_open=state.step > 0)
         self.written = CompletedWrites(store, state.run_id)
         self.texts = OffloadedTexts()
+        self.values = ValueSources(is_tainted=state.has_read)
         self._store, self._clock = store, clock
         self._lock = threading.RLock()
         self._loop, self._answered = state.loop, state.answered
@@ -94,6 +97,7 @@ class RunMemory:
         self.matters.reset_after_fork()
         self.written.reset_after_fork()
         self.texts.reset_after_fork()
+        self.values.reset_after_fork()
 
     @property
     def step(self) -> int:
@@ -183,6 +187,7 @@ class RunMemory:
 
     def begin_turn(self, text: str, message_id: str | None) -> None:
         """Begin the user's next turn, unless this message belongs to the present one."""
+        self.values.add_words(text)
         asked, ident = text_digest(text), None if message_id is None else text_digest(message_id)
         if is_same_turn(self.state, asked, ident):
             return

@@ -19,12 +19,11 @@ import msgspec
 
 from pokayoke.core.call import SUCCESSFUL, Mode, Outcome, StopReason, ToolCall, Verdict
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.flow.admit import admit_call
+from pokayoke.core.flow.admit import admit_call, check_call
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.events import stop_event
 from pokayoke.core.flow.finish import finish_call
 from pokayoke.core.flow.plan import Snapshot
-from pokayoke.core.flow.prepare import prepare_call, verdict_under
 from pokayoke.core.flow.states import AdmittedCall, Attempts
 from pokayoke.core.flow.steps import Reaction, Step
 from pokayoke.core.flow.walk import run_call
@@ -231,10 +230,8 @@ class Run:
 
     def check(self, call: ToolCall) -> Verdict:
         """Say what would be decided, but for the store's part (limits, switches, equal writes). Nothing is recorded."""
-        prepared = drive_steps(
-            prepare_call(self._rate_call(call), self._build_environment(self.progress.step + 1)), SyncDriver(self, None)
-        )
-        return verdict_under(prepared, self.state)
+        env = self._build_environment(self.progress.step + 1)
+        return drive_steps(check_call(self._rate_call(call), env), SyncDriver(self, None))
 
     def call(self, call: ToolCall, *, invoke: Continuation | None = None) -> Outcome:
         """Take one tool call from the model's text to an outcome.
@@ -495,8 +492,9 @@ class Run:
         guard = self.guard
         if guard.closed:
             raise guard_closed_error()
+        snapshot = self.snapshot
         return CallEnvironment(
-            snapshot=self.snapshot,
+            snapshot=snapshot,
             view=self.progress,
             run_id=self.id,
             claimant=self,
@@ -510,6 +508,7 @@ class Run:
             meter=guard.switchboard,
             redact=self.redact_text,
             effects=self.progress.matters.effects,
+            values=self.progress.values if snapshot.follows_sources else None,
         )
 
     def _end_round(self) -> None:

@@ -33,7 +33,7 @@ RECORDS, APPROVALS = "pokayoke_records", "pokayoke_approvals"
 
 RECORD_COLUMNS: Final = Record.__struct_fields__
 # The secret fields have no column: they are stored in the arguments' column, sealed with them.
-APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__[:-1])
+APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__[:-2])
 ENTRY_COLUMNS: Final = ("at", "kind", "subject", "who", "reason", "data", "number")
 _OUTPUT, _OUTPUT_OK = RECORD_COLUMNS.index("output"), RECORD_COLUMNS.index("output_ok")
 _RECORD_TEXTS: Final = tuple(RECORD_COLUMNS.index(name) for name in ("failure", "reference", "decided_by"))
@@ -103,8 +103,8 @@ def parse_record(row: Row, seal: Seal) -> Record:
 
 def approval_values(approval: Approval, seal: Seal) -> tuple[Any, ...]:
     """Return the values of a question's row, in the order of `APPROVAL_COLUMNS`."""
-    *values, marks = msgspec.structs.astuple(approval)
-    kept = [approval.arguments, marks] if marks else approval.arguments
+    *values, marks, why = msgspec.structs.astuple(approval)
+    kept = [approval.arguments, marks, why] if marks or why else approval.arguments
     values[_ARGUMENTS] = seal.seal(dump_json(kept).encode(), APPROVALS, approval.fingerprint)
     for place in _APPROVAL_TEXTS:
         values[place] = None if values[place] is None else encode_text(values[place])
@@ -119,10 +119,11 @@ def parse_approval(row: Row, seal: Seal) -> Approval:
     """
     values = list(row)
     kept: Any = json.loads(seal.open(bytes(values[_ARGUMENTS]), APPROVALS, values[1]))
-    # Arguments are always an object, so a list holds arguments and secret fields.
-    arguments, marks = kept if is_array(kept) else (kept, ())
+    # Arguments are always an object, so a list holds arguments, secret fields and, in newer ledgers, the reasons.
+    arguments, *beside = kept if is_array(kept) else [kept]
+    marks, why = (*beside, (), ())[:2]
     values[_ARGUMENTS] = arguments
-    values.append(tuple(marks))
+    values += tuple(marks), tuple(why)
     for place in _APPROVAL_TEXTS:
         values[place] = None if values[place] is None else decode_text(values[place])
     return Approval(*values)
