@@ -94,7 +94,7 @@ def test_each_change_is_shown_and_asked(shell, config):
     """Yes to one and no to the other: one is wrapped, and the exit code says that one is not."""
     done = shell("install", config, stdin="y\n\n")
     assert done.returncode == 1
-    assert "wrap files? [y/N] wrap time? [y/N] wrote" in done.stderr
+    assert "wrap files (mcpServers)? [y/N] wrap time (mcpServers)? [y/N] wrote" in done.stderr
     assert "wrap files (mcpServers)\n  - npx -y files\n  + " in done.stdout
     assert " -- npx -y files\n" in done.stdout
     assert "secret" not in done.stdout + done.stderr
@@ -144,6 +144,19 @@ def test_a_server_that_was_added_shares_the_store_of_the_others(shell, config, t
     done = shell("uninstall", config, "--yes")
     assert f"Backup: {backup_of(config)}" in done.stderr
     assert config.read_text() == CONFIG.replace('"mcpServers": {', '"mcpServers": { "new": { "command": "n" },')
+
+
+def test_a_ledger_that_was_in_use_is_not_created_anew(shell, config, tmp_path):
+    """A missing ledger has forgotten writes: a repair says so and writes nothing, until another store is named."""
+    shell("install", config, "--yes", "--server", "time", "--store", "sqlite:///own.db")
+    before = config.read_bytes()
+    (tmp_path / "own.db").unlink()
+    done = shell("install", config, "--yes")
+    assert done.returncode == 2
+    assert "own.db" in done.stderr
+    assert config.read_bytes() == before
+    assert not (tmp_path / "own.db").exists()
+    assert shell("install", config, "--yes", "--store", "sqlite:///new.db").returncode == 0
 
 
 def test_a_pokayoke_that_has_moved_is_seen_and_repaired(shell, config, tmp_path, monkeypatch):
@@ -375,6 +388,48 @@ def test_status_looks_at_every_client(shell, home):
         ["files", "not", "wrapped"],
         ["time", "not", "wrapped"],
     ]
+
+
+def test_status_looks_at_the_project_here(shell, tmp_path):
+    """A project brings servers of its own, which the client starts as well."""
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text('{"servers": {"a": {"command": "npx"}}}')
+    (line,) = json_lines(shell("status", "--json"))
+    assert (line["config"], line["server"], line["state"]) == (".vscode/mcp.json", "a", "not wrapped")
+
+
+def test_a_server_that_is_wrapped_by_hand_stays_as_it_is(shell, config, tmp_path):
+    """It is guarded, no installation changes it, and it is said that it shares nothing with the others."""
+    text = json.dumps(
+        {"mcpServers": {"own": {"command": str(tmp_path / "bin/pokayoke"), "args": ["mcp", "--", "npx"]}}}
+    )
+    config.write_text(text)
+    assert shell("status", config).returncode == 0
+    for command in ("install", "uninstall"):
+        done = shell(command, config, "--yes")
+        assert done.returncode == 0
+        assert config.read_text() == text
+    assert "own (mcpServers): it is wrapped by hand, and shares no store" in shell("install", config).stderr
+
+
+def test_a_format_without_its_library_says_what_to_install(shell, tmp_path, monkeypatch):
+    """TOML needs the extra; JSON needs none."""
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    (tmp_path / "config.toml").write_text("[mcp_servers.x]")
+    done = shell("install", "config.toml")
+    assert done.returncode == 2
+    assert "pip install 'pokayoke[gateway]'" in done.stderr
+
+
+def test_a_server_without_its_command_cannot_come_back(shell, config):
+    """Somebody has deleted the words behind `--`: nothing is guessed, and the message says what to do."""
+    shell("install", config, "--yes")
+    config.write_text(config.read_text().replace('"uvx"]', "]").replace('"--", ]', '"--"]'))
+    for command in ("install", "uninstall"):
+        done = shell(command, config, "--yes")
+        assert done.returncode == 1
+        assert "time (mcpServers): no command stands behind the gateway's `--`" in done.stderr
+    assert [one["state"] for one in json_lines(shell("status", config, "--json"))] == ["not wrapped", "broken"]
 
 
 def test_nothing_in_a_configuration_reaches_the_terminal_unescaped(shell, config):

@@ -57,7 +57,7 @@ def find_configuration(word: str) -> tuple[Path, str]:
                 "Add a server with the client first, or give the path of its configuration"
             )
         return found, word
-    path = Path(word)
+    path = Path(word).expanduser()
     if not path.exists() and path.name == word and not path.suffix:
         locate_configuration(word, current_system(), str(Path.home()), os.environ)  # says which clients are known
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - the name of a link, not of what it leads to
@@ -115,7 +115,9 @@ def confirm_changes(changes: Sequence[ServerChange], *, yes: bool) -> list[Serve
     Raises:
         ConfigurationError: nobody answers.
     """
-    return [change for change in changes if yes or _ask(f"{change.action} {change.server.name}?")]
+    return [
+        change for change in changes if yes or _ask(f"{change.action} {change.server.name} ({change.server.section})?")
+    ]
 
 
 def _ask(question: str) -> bool:

@@ -75,7 +75,7 @@ def install(
     written beside it. All servers share one store, so an invalid answer of one holds back writes of another. Run it
     again to wrap servers that were added, and to repair those that were edited or whose pokayoke has moved. A server
     that the client reaches by an address is not wrapped. `pokayoke uninstall` takes everything back.
-    Exit code 0 if every server is wrapped, 1 if one is not, 2 if nothing could be done.
+    Exit code 0 if every server is guarded, 1 if one is not, 2 if nothing could be done.
     """
     path, name = find_configuration(config)
     file = ConfigFile(path)
@@ -98,7 +98,7 @@ def install(
         print_message("dry run: nothing was written")
     else:
         _make_changes(file, found, changes, gateway, yes=yes)
-    if not dry_run and any(state.state != "wrapped" for state in describe_servers(file.parse(), shutil.which)):
+    if not dry_run and any(not state.is_guarded for state in describe_servers(file.parse(), shutil.which)):
         raise typer.Exit(1)
 
 
@@ -112,8 +112,10 @@ def _make_changes(
         print_message("nothing was written")
         return
     text = apply_changes(found, wanted, file.parse)
-    _create_store(gateway.store or "")
-    file.replace(text, back_up=find_installed_gateway(found) is None)
+    installed = find_installed_gateway(found)
+    # A ledger that was in use is never created anew: a forgotten ledger is a second effect.
+    _open_store(gateway.store or "", create=installed is None or installed.store != gateway.store)
+    file.replace(text, back_up=installed is None)
     print_message(
         f"wrote {file.path}: {format_count(len(wanted), 'server')}. Backup: {file.backup}. Restart the client"
     )
@@ -130,7 +132,8 @@ def _choose_launcher(given: str | None) -> tuple[str, ...]:
     if given is None:
         return find_launcher(sys.argv[0], sys.executable, __version__, os.environ, shutil.which)
     try:
-        words = shlex.split(given, posix=os.name != "nt")
+        # A backslash is a part of the path on Windows, and quotes stay around the words there.
+        words = [word.strip('"') for word in shlex.split(given, posix=os.name != "nt")]
     except ValueError as error:
         raise ConfigurationError(f"--launcher {given!r} is not a line of a shell: {error}") from error
     program = shutil.which(words[0]) if words else None
@@ -181,10 +184,14 @@ def _absolute_store(url: str) -> str:
     return url
 
 
-def _create_store(url: str) -> None:
-    """Create the store if it is missing, so that the first call of a server does not find none."""
+def _open_store(url: str, *, create: bool) -> None:
+    """Open the store once, so that no server finds it missing at its first write.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
     folder = Path(data_folder(current_system(), str(Path.home()), os.environ))
-    if url.startswith(f"{_SQLITE}{folder}"):
+    if create and url.startswith(f"{_SQLITE}{folder}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open_store_option(url, create=True):
+    with open_store_option(url, create=create):
         pass

@@ -15,7 +15,7 @@ from pokayoke.cli.output import as_json, print_data, print_listing, print_messag
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.clients.config_file import ConfigFile
 from pokayoke.gateway.clients.installation import ServerState, describe_servers
-from pokayoke.gateway.clients.locations import CLIENTS
+from pokayoke.gateway.clients.locations import CLIENTS, PROJECT_FILES
 
 _MARKS: Final = {"wrapped": "ok", "broken": "bad", "not wrapped": "note", "remote": "note", "unusable": "note"}
 
@@ -37,16 +37,20 @@ def status(
 
     pokayoke status .vscode/mcp.json --json
 
-    A server is `wrapped` by `pokayoke install`, `wrapped by hand`, `not wrapped`, `remote` (the client reaches it by an
-    address), `unusable` (it has no command), or `broken`: then the last column says why.
-    Exit code 0 if every server is wrapped, 1 if one is not, 2 if a configuration cannot be read.
+    Without CONFIG, it looks at the files of well-known clients in your folder, and at those of the project here.
+    A server is `wrapped` by `pokayoke install`, `wrapped by hand`, `not wrapped`, `remote` (the client reaches it by
+    an address), `unusable` (it has no command), or `broken`: then the last column says why.
+    Exit code 0 if every server is guarded, 1 if one is not, 2 if a configuration cannot be read.
     """
     if config is not None:
         paths = [find_configuration(config)[0]]
     else:
-        paths = [path for client in CLIENTS for path in known_paths(client) if path.is_file()]
+        known = [path for client in CLIENTS for path in known_paths(client)]
+        paths = [path for path in (*known, *map(Path, PROJECT_FILES)) if path.is_file()]
         if not paths:
-            raise ConfigurationError("no configuration of a well-known client was found: name one")
+            raise ConfigurationError(
+                "no configuration of a well-known client was found here or in your folder: name one"
+            )
     found: list[tuple[Path, ServerState]] = []
     for path in paths:
         try:
@@ -60,7 +64,7 @@ def status(
             print_data(as_json(_state_values(path, state)))
     else:
         _print_states(found)
-    if any(state.state not in ("wrapped", "wrapped by hand") for _, state in found):
+    if any(not state.is_guarded for _, state in found):
         raise typer.Exit(1)
 
 

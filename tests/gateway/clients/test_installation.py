@@ -349,7 +349,8 @@ def test_the_state_of_a_server(entry, state, detail):
     (found,) = describe_servers(config, shutil.which)
     assert found.state == state
     assert detail in found.detail
-    assert bool(found.detail) == (state not in ("wrapped", "wrapped by hand", "not wrapped"))
+    assert bool(found.detail) == (state not in ("wrapped", "not wrapped"))
+    assert found.is_guarded == state.startswith("wrapped")
     changes = plan_installation(config, GATEWAY, keeps_options=True)
     assert all("".join(change.after).count("sqlite:") == 1 for change in changes)
     if state in ("remote", "unusable", "wrapped by hand"):

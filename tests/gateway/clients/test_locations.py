@@ -91,6 +91,7 @@ LAUNCHERS = [
     ("uvx", "/c/uv/archive-v0/Xy/bin/pokayoke", "/c/uv/archive-v0/Xy/bin/python", {"UV": "/bin/uv"}, {}, ("/bin/uv", "tool", "run", "--from", PACKAGE, "pokayoke")),
     ("uvx without UV", "/c/uv/archive-v0/Xy/bin/pokayoke", "/c/uv/archive-v0/Xy/bin/python", {}, {"uv": "/bin/uv"}, ("/bin/uv", "tool", "run", "--from", PACKAGE, "pokayoke")),
     ("uvx on windows", r"C:\uv\cache\archive-v0\X\Scripts\pokayoke", r"C:\uv\cache\archive-v0\X\Scripts\python.exe", {"UV": r"C:\uv\uv.exe"}, {}, (r"C:\uv\uv.exe", "tool", "run", "--from", PACKAGE, "pokayoke")),
+    ("uv run --with", "/c/uv/builds-v0/.tmpX/bin/pokayoke", "/c/uv/builds-v0/.tmpX/bin/python", {"UV": "/bin/uv"}, {}, ("/bin/uv", "tool", "run", "--from", PACKAGE, "pokayoke")),
     ("uv tool install", "/home/ann/.local/bin/pokayoke", "/home/ann/.local/share/uv/tools/pokayoke/bin/python", {"UV": "/bin/uv"}, {}, ("/home/ann/.local/bin/pokayoke",)),
     ("pipx run", "/home/ann/.local/pipx/.cache/ab/bin/pokayoke", "/home/ann/.local/pipx/.cache/ab/bin/python", {}, {"pipx": "/bin/pipx"}, ("/bin/pipx", "run", "--spec", PACKAGE, "pokayoke")),
     ("pipx install", "/home/ann/.local/bin/pokayoke", "/home/ann/.local/pipx/venvs/pokayoke/bin/python", {}, {"pipx": "/bin/pipx"}, ("/home/ann/.local/bin/pokayoke",)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.clients.command_line import Edit, apply_edits
@@ -18,6 +18,7 @@ from pokayoke.gateway.clients.config_file import ClientConfig
 from pokayoke.gateway.clients.servers import ServerEntry
 from pokayoke.gateway.clients.wrapping import Gateway, WrappedLine, read_wrapped_line
 
+_BY_HAND: Final = "it is wrapped by hand, and shares no store with the others; unwrap it by hand, then install again"
 State = Literal["wrapped", "wrapped by hand", "broken", "not wrapped", "remote", "unusable"]
 
 
@@ -38,6 +39,11 @@ class ServerState:
     words: tuple[str, ...] = ()
     detail: str = ""
     wrapped: WrappedLine | None = None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the gateway stands in front of it."""
+        return self.state in ("wrapped", "wrapped by hand")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,12 @@ def describe_servers(config: ClientConfig, find_program: Callable[[str], str | N
             found.append(ServerState(server, "not wrapped", words))
             continue
         problem = _find_problem(wrapped, shared, find_program)
-        sound: State = "wrapped" if wrapped.gateway.is_installed else "wrapped by hand"
-        found.append(ServerState(server, "broken" if problem else sound, words, problem, wrapped))
+        if problem:
+            found.append(ServerState(server, "broken", words, problem, wrapped))
+        elif wrapped.gateway.is_installed:
+            found.append(ServerState(server, "wrapped", words, "", wrapped))
+        else:
+            found.append(ServerState(server, "wrapped by hand", words, _BY_HAND, wrapped))
     return found
 
 

@@ -8,6 +8,7 @@ Never: a path that is deleted when this process ends, or words that were not tri
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from typing import Final
 from pokayoke.errors import ConfigurationError
 
 _SCRIPT: Final = "pokayoke"
-_UV_CACHE: Final = "archive-v"  # the folder of uv's cache that holds the environments of `uvx`
+_UV_CACHE: Final = re.compile(r"(?:archive|builds|environments)-v[0-9]+")  # folders of uv's cache with environments
 _SECONDS: Final = 120.0  # a container or an empty cache is slow the first time
 _OWN_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 _TAIL: Final = 400
@@ -42,7 +43,7 @@ def find_launcher(
     """
     parts = PurePosixPath(python.replace("\\", "/")).parts
     package = f"pokayoke=={version}"
-    if any(part.startswith(_UV_CACHE) for part in parts) and (uv := environ.get("UV") or find_program("uv")):
+    if any(map(_UV_CACHE.fullmatch, parts)) and (uv := environ.get("UV") or find_program("uv")):
         return (uv, "tool", "run", "--from", package, _SCRIPT)
     if "pipx" in parts and ".cache" in parts and (pipx := find_program("pipx")):
         return (pipx, "run", "--spec", package, _SCRIPT)

@@ -54,6 +54,20 @@ CLIENTS: Final = tuple(_LOCATIONS)
 """The clients whose configuration is found by their name."""
 
 
+PROJECT_FILES: Final = (
+    ".mcp.json",  # Claude Code
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".kiro/settings/mcp.json",
+    ".roo/mcp.json",
+    ".zed/settings.json",
+    "opencode.json",
+)
+"""Where clients look for servers of one project, below its folder."""
+
+
 def locate_configuration(client: str, system: System, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths at which a client keeps its configuration.
 
