@@ -72,7 +72,7 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
 COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --no-strip-extras --python-version 3.11 --no-header --quiet --group build
-EXTRAS = $(addprefix --extra ,anthropic gateway openai otel postgres prometheus seal)
+EXTRAS = $(addprefix --extra ,anthropic gateway openai otel postgres prometheus seal urls)
 lock: export PATH := $(abspath $(BIN)):$(PATH)
 lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--upgrade for newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv: make $(VENV)/.dev installs it" >&2; exit 2; }

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 import pokayoke
-from pokayoke import replies, streams
+from pokayoke import replies, streams, urls
 from pokayoke.core import policy
 from pokayoke.core.finding_codes import CODES_BY_ROOM
 from pokayoke.core.intake import REFUSALS, REPAIRS
@@ -255,6 +255,7 @@ REACHED: dict[str, Any] = {
     "Guard.approvals": Approvals,
     **{f"replies.{name}": getattr(replies, name) for name in replies.__all__},
     **{f"streams.{name}": getattr(streams, name) for name in streams.__all__},
+    **{f"urls.{name}": getattr(urls, name) for name in urls.__all__},
 }
 """What is an attribute of something else, or has a module of its own."""
 

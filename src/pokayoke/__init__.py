@@ -11,6 +11,7 @@ from pokayoke.core.call import Correction, Finding, Outcome, Raw, ToolCall, Verd
 from pokayoke.core.context import Compacted, CompletedWrite, Facts, History, OpenEffect, Refusal, compacted
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.terms import Compare, Envelope, Equal, Format, Range
+from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.flow.resolve import NOT_FOUND, UNKNOWN, Found
 from pokayoke.core.gate.rules import Principal
 from pokayoke.core.intake import Calls, ReadCall, Reading, read_arguments, read_calls
@@ -36,11 +37,13 @@ from pokayoke.errors import (
     ToolFailed,
     ToolOutputInvalid,
     UnknownAdapterError,
+    UrlRefused,
     UsageError,
 )
 from pokayoke.runtime.driver.effect import Effect, this_effect
 from pokayoke.runtime.files.workspace import ConfinedPath, open_beneath
 from pokayoke.runtime.guard.guard import Guard
+from pokayoke.runtime.network.confined_url import ConfinedUrl
 from pokayoke.runtime.run.compaction import RunHistory, compact
 from pokayoke.runtime.run.run import Run
 from pokayoke.runtime.run.ticket import Ticket
@@ -63,6 +66,7 @@ __all__ = [
     "CompletedWrite",
     "ConfigurationError",
     "ConfinedPath",
+    "ConfinedUrl",
     "Contract",
     "ContractError",
     "Correction",
@@ -103,6 +107,8 @@ __all__ = [
     "ToolFailed",
     "ToolOutputInvalid",
     "UnknownAdapterError",
+    "UrlRefused",
+    "UrlRule",
     "UsageError",
     "Verdict",
     "compact",

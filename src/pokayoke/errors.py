@@ -11,6 +11,7 @@
         ToolOutputInvalid      the tool's answer must not be used
       ToolError                raised by a tool's author: its text is for the model
       PathEscape               a path would leave its roots (also a ValueError)
+      UrlRefused               a URL, or what it leads to, may not be used (also a ValueError)
       StoreError               a store cannot be opened or has other content
       UsageError               the API was used in a way that cannot work
 
@@ -121,6 +122,19 @@ class ToolError(PokayokeError):
 
 class PathEscape(PokayokeError, ValueError):  # noqa: N818 - the name says what happened
     """A path is malformed or would leave the roots it is confined to.
+
+    Attributes:
+        finding: the `Finding` with the broken rule and what to send instead.
+    """
+
+    def __init__(self, message: str, finding: Any = None) -> None:
+        """Store the message and the finding."""
+        super().__init__(message)
+        self.finding = finding
+
+
+class UrlRefused(PokayokeError, ValueError):  # noqa: N818 - the name says what happened
+    """A URL, the address behind its host or the answer it gets may not be used.
 
     Attributes:
         finding: the `Finding` with the broken rule and what to send instead.

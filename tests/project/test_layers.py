@@ -21,11 +21,12 @@ RANK = {
     "gateway": 4,
     "testing": 4,
     "dropin": 4,
+    "urls": 4,
     "demo": 5,
     "cli": 6,
     "__main__": 7,
 }
-SIBLINGS_APART = ({"stores", "replay", "replies", "streams"}, {"adapters", "gateway", "testing", "dropin"})
+SIBLINGS_APART = ({"stores", "replay", "replies", "streams"}, {"adapters", "gateway", "testing", "dropin", "urls"})
 
 
 def layer(module: str) -> str:

@@ -9,7 +9,7 @@ from source import CORE, imports, name, tree
 ALLOWED = set(
     """
     __future__ abc array base64 bisect collections collections.abc contextlib copy dataclasses decimal difflib enum fractions
-    functools hashlib hmac html inspect itertools json keyword math numbers operator re string textwrap types typing zlib
+    functools hashlib hmac html inspect ipaddress itertools json keyword math numbers operator re string textwrap types typing zlib
     unicodedata urllib.parse jiter jsonschema_rs msgspec orjson rapidfuzz rfc8785
     """.split()  # noqa: SIM905 - one line per kind reads better than forty quotes
 )

@@ -13,7 +13,6 @@ from pokayoke.cli.output import as_json, choose_painter, escape_text, print_data
 from pokayoke.cli.sources import LoadedSources, SourceProblem, read_sources, unknown_name_problems
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.catalogue.unknown_names import unknown_names
-from pokayoke.core.contract.arguments import has_url_argument
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.correctors import hidden_validator_text
 from pokayoke.core.json.strict import StrictError, parse
@@ -82,7 +81,7 @@ def contract_weaknesses(contract: Contract) -> Iterator[SourceProblem]:
             "no_output_contract", contract.id,
             "promises nothing about its output, so drift and error pages pass unseen. Declare a schema, or text.",
         )  # fmt: skip
-    elif contract.output is None and contract.content_type is None and has_url_argument(contract.input):
+    elif contract.output is None and contract.content_type is None and contract.takes_url:
         yield SourceProblem(
             "page_or_text", contract.id,
             "takes a URL, so a page passes as its text, an error page too. Declare content_type: text/html if it "

@@ -171,6 +171,8 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
     "gate": {
         "path_escape": FindingCode("a path would leave the workspace it is confined to"),
         "bad_path": FindingCode("a path is malformed, or means different things on different systems"),
+        "bad_url": FindingCode("a URL is malformed, or programs read it differently"),
+        "url_refused": FindingCode("a URL leads where its argument may not lead"),
         "permission_denied": FindingCode(
             "the caller may not use this tool", stop_reason="permission_denied", is_lasting=True
         ),
@@ -305,6 +307,11 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "path_ambiguous": FindingCode("a relative path exists in more than one root"),
         "path_unreachable": FindingCode("a path cannot be looked at, so nothing can be said about it"),
         "root_moved": FindingCode("a workspace root is not the folder it was when it was prepared"),
+    },
+    "network": {
+        "address_refused": FindingCode("a host name leads to an address that its rule does not allow"),
+        "response_too_large": FindingCode("a response is larger than its limit, as sent or after decompression"),
+        "response_encoding": FindingCode("a response is compressed in a way that was not asked for, or is damaged"),
     },
 }
 

@@ -18,6 +18,7 @@ from pokayoke.core.check.argument_checks import ArgumentChecks
 from pokayoke.core.contract import importers
 from pokayoke.core.contract.arguments import (
     declared_defaults,
+    has_url_argument,
     has_user_code,
     is_async,
     refuse_argument,
@@ -36,6 +37,7 @@ from pokayoke.core.contract.terms import (
     Scope,
     Thread,
 )
+from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import LimitPolicy, RetryPolicy, ToolOutputPolicy
 from pokayoke.core.provenance.labels import Labels
@@ -135,6 +137,8 @@ class Contract:
     """`size_only` checks only the size, for a tool that is typed end to end."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Argument name to the roots its path (or every path of its list) must stay in."""
+    urls: Mapping[str, UrlRule] = field(default_factory=dict[str, UrlRule])
+    """Argument name to what its URL (or every URL of its list) may reach."""
     roles: tuple[str, ...] = ()
     """Roles of which the principal needs one; empty means that no role is needed."""
     quota: tuple[LimitPolicy, ...] = ()
@@ -222,7 +226,7 @@ class Contract:
             accepted = visible if closed is hidden else compile_schema(closed, where=where, resources=self.schemas)
         seal(self, "input_schema", whole.raw)
         seal(self, "input", accepted)
-        guarded = {*(self.identity or ()), *self.paths}
+        guarded = {*(self.identity or ()), *self.paths, *self.urls}
         seal(self, "checks", ArgumentChecks(accepted, guarded=guarded, literal=self.literal))
         seal(self, "defaults", {} if self.effect == "read" else declared_defaults(accepted))
         seal(self, "model_schema", visible.raw)
@@ -245,6 +249,11 @@ class Contract:
         """The `before_validators` without a corrector: what only they could read never reaches them."""
         corrected = {parse_pointer(name)[0] if name.startswith("/") else name for name in self.correctors}
         return tuple(name for name in self.before_validators if name not in corrected)
+
+    @property
+    def takes_url(self) -> bool:
+        """True if an argument is a URL, so that a page may be the answer."""
+        return bool(self.urls) or has_url_argument(self.input)
 
     @property
     def text_output(self) -> bool:

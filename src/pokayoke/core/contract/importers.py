@@ -14,6 +14,7 @@ import msgspec
 
 from pokayoke.core.contract.arguments import has_user_code
 from pokayoke.core.contract.terms import DeclaredInvariant, Envelope, Polls
+from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.provenance.labels import Labels
 from pokayoke.errors import ContractError
@@ -29,6 +30,7 @@ _STRUCTURED_FIELDS: dict[str, Any] = {
     "polls": Polls | bool,
     "quota": tuple[LimitPolicy, ...],
     "invariants": tuple[DeclaredInvariant, ...],
+    "urls": dict[str, UrlRule],
 }
 _PLAIN_FIELDS: dict[str, Any] = {
     "name": str,
@@ -67,7 +69,7 @@ _PLAIN_FIELDS: dict[str, Any] = {
 }
 
 
-_EMPTY_BY_DEFAULT = ("correctors", "paths")
+_EMPTY_BY_DEFAULT = ("correctors", "paths", "urls")
 _VERBATIM_FIELDS = ("input_schema", "output_schema", "schemas")
 
 

@@ -27,6 +27,7 @@ from pokayoke.core.contract.terms import (
     envelope_problems,
     term_problems,
 )
+from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.json.values import is_object
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
@@ -59,7 +60,7 @@ def normalise_fields(contract: Contract) -> dict[str, Any]:
         if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
             raise ContractError(f"{contract.name}: {name} is a tuple such as (a, b), not {value!r}")
         changed[name] = tuple(cast(list[Any], value))
-    for name in ("paths", "correctors"):
+    for name in ("paths", "urls", "correctors"):
         value = getattr(contract, name)
         if not isinstance(value, Mapping):
             raise ContractError(f"{contract.name}: {name} maps argument names to values, it is no {value!r}")
@@ -217,6 +218,7 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
     if contract.labels is not None:
         named += [(f"labels name the target {name!r}", name) for name in contract.labels.targets or ()]
         named += [(f"labels name the amount {name!r}", name) for name in contract.labels.amounts]
+    named += [(f"urls names {name!r}", name) for name in contract.urls]
     named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
     for what, name in named:
         if name == contract.key_argument:
@@ -227,10 +229,20 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
     if whole.get("additionalProperties") is False and "patternProperties" not in whole:
         for name in set(whole.get("required", ())) - set(whole.get("properties", ())):
             yield f"the input schema requires {name!r} and allows no such property: no call could fit"
-    for name in contract.paths:
+    yield from _place_problems(contract, arguments)
+
+
+def _place_problems(contract: Contract, arguments: dict[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the arguments that are paths or URLs."""
+    for field, name in (*(("paths", one) for one in contract.paths), *(("urls", one) for one in contract.urls)):
         schema = arguments.get(name)
-        if is_object(schema) and not _is_path_argument(contract.input, schema):
-            yield f"paths names {name!r}, which is not a string (or a list of strings) in the input schema"
+        if is_object(schema) and not _is_text_argument(contract.input, schema):
+            yield f"{field} names {name!r}, which is not a string (or a list of strings) in the input schema"
+    for name in contract.paths.keys() & contract.urls.keys():
+        yield f"paths and urls both name {name!r}: it is one or the other"
+    for name, rule in contract.urls.items():
+        if not isinstance(cast(object, rule), UrlRule):
+            yield f"urls[{name!r}] is a UrlRule such as UrlRule(hosts=('docs.example.com',)), not {rule!r}"
 
 
 def _handler_problems(contract: Contract) -> Iterator[str]:
@@ -258,7 +270,7 @@ def _handler_problems(contract: Contract) -> Iterator[str]:
             yield f"the handler needs {name!r}, but the input schema has no such property"
 
 
-def _is_path_argument(whole: Schema, schema: dict[str, Any]) -> bool:
+def _is_text_argument(whole: Schema, schema: dict[str, Any]) -> bool:
     schema = whole.resolve_ref(schema) or schema
     items = schema.get("items")
     if is_object(items) and may_hold_type(schema, "array"):

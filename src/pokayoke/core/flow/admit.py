@@ -58,7 +58,7 @@ def admit_call(call: ToolCall, env: CallEnvironment) -> Generator[Step, Any, Adm
     if prepared.refusal is not None or plan is None or arguments is None:
         return (yield from _refuse_call(prepared, env, cast("Finding", prepared.refusal), prepared.room))
     located: Mapping[str, Any] | None = None
-    if plan.contract.paths:
+    if plan.contract.paths or plan.contract.urls:
         found = yield ResolvePaths(plan.contract, arguments)
         if isinstance(found, Finding):
             return (yield from _refuse_call(prepared, env, found, "gate"))

@@ -31,9 +31,9 @@ class RunUserCode(msgspec.Struct, frozen=True):
 
 
 class ResolvePaths(msgspec.Struct, frozen=True, gc=False):
-    """Resolve path arguments inside their roots, without a race.
+    """Resolve path arguments inside their roots, without a race, and URL arguments under their rules.
 
-    Answered with a mapping of argument name to confined path(s), or a Finding.
+    Answered with a mapping of argument name to confined path(s) or URL(s), or a Finding.
     """
 
     contract: Contract

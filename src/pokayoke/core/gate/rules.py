@@ -8,7 +8,7 @@ admission's, `core/ledger/admission.py`. The rules of a tool are chosen once, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -16,8 +16,10 @@ import msgspec
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.check.findings import clarification_question
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.gate.paths import check_path, normalise_path_fast
+from pokayoke.core.gate.urls import check_url
 from pokayoke.core.host_input import as_text_id, expect
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.policy import AccessPolicy, Policy
@@ -75,14 +77,18 @@ def rules_for(contract: Contract, policy: Policy, *, certain: bool = False) -> t
     Args:
         contract: the tool's contract.
         policy: what is allowed.
-        certain: leave those out that never object to a call whose confidence is 1, and what `Locate` asks next.
+        certain: leave those out that never object to a call whose confidence is 1, and what `ResolvePaths` asks next.
     """
     rules: list[Rule] = []
     if not certain:
         rules.append(_confidence_rule(policy.confidence.threshold))
-    # `Locate` refuses what is wrong with a path. Only monitor mode asks first as well: its objections leave a note.
-    if contract.paths and not (certain and policy.mode == "enforce"):
-        rules.append(_paths_rule(contract.paths))
+    # `ResolvePaths` refuses what is wrong with a path or URL. Only monitor mode asks first as well: its objections
+    # leave a note.
+    if not (certain and policy.mode == "enforce"):
+        if contract.paths:
+            rules.append(_paths_rule(contract.paths))
+        if contract.urls:
+            rules.append(_urls_rule(contract.urls))
     return tuple(rules)
 
 
@@ -160,13 +166,42 @@ def malformed_path_finding(paths: Mapping[str, tuple[str, ...]], arguments: Mapp
         value = arguments.get(name)
         if value is None or (type(value) is str and normalise_path_fast(value, roots)):
             continue
-        # What is neither a text nor a list of texts is no path: nobody could confine what is in it.
-        listed = isinstance(value, list)
-        for place, path in enumerate(cast("list[object]", value) if listed else (value,)):
-            if finding := check_path(path, roots, at=f"/{name}/{place}" if listed else f"/{name}"):
+        for path, at in _listed_values(name, value):
+            if finding := check_path(path, roots, at=at):
                 return finding
     return None
 
 
+def refused_url_finding(urls: Mapping[str, UrlRule], arguments: Mapping[str, Any]) -> Finding | None:
+    """Return the first finding about the text of a URL argument, or None.
+
+    Args:
+        urls: the rule of each URL argument, by its name.
+        arguments: the arguments. A URL that is null or absent is none.
+    """
+    for name, rule in urls.items():
+        value = arguments.get(name)
+        for url, at in () if value is None else _listed_values(name, value):
+            if finding := check_url(url, rule, at=at):
+                return finding
+    return None
+
+
+def _listed_values(name: str, value: object) -> Iterator[tuple[object, str]]:
+    """Yield the values of an argument that holds one or a list of them, with the place of each.
+
+    What is neither a text nor a list of texts is yielded too: it is no path and no URL, and nobody could confine what
+    is in it.
+    """
+    if isinstance(value, list):
+        yield from ((item, f"/{name}/{place}") for place, item in enumerate(cast("list[object]", value)))
+    else:
+        yield value, f"/{name}"
+
+
 def _paths_rule(paths: Mapping[str, tuple[str, ...]]) -> Rule:
     return lambda asked: malformed_path_finding(paths, asked.arguments)
+
+
+def _urls_rule(urls: Mapping[str, UrlRule]) -> Rule:
+    return lambda asked: refused_url_finding(urls, asked.arguments)

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from pokayoke.core.call import Finding, Outcome, Raw
-from pokayoke.core.contract.arguments import has_url_argument
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.dump import dump_exact_size
 from pokayoke.core.json.serialise import serialise, too_large_finding
@@ -303,6 +302,6 @@ def _check_media_type(wire: WireResponse, contract: Contract, policy: ToolOutput
     if contract.output is not None and contract.extract is None:
         return check_content_type(wire.content_type, wanted)
     is_html = wire.content_type is not None and media_type(wire.content_type) == "text/html"
-    if contract.unchecked and is_html and not has_url_argument(contract.input):
+    if contract.unchecked and is_html and not contract.takes_url:
         return check_content_type(wire.content_type, wanted)
     return None

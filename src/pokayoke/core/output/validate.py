@@ -24,7 +24,6 @@ import msgspec
 
 from pokayoke.core.call import EffectStatus, Finding
 from pokayoke.core.check.findings import check_value
-from pokayoke.core.contract.arguments import has_url_argument
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.finding_codes import FINDING_CODES
 from pokayoke.core.json.dump import dump_compact
@@ -287,5 +286,5 @@ def _check_only_page(value: Any, data: bytes, contract: Contract) -> tuple[tuple
     if "html" in declared or "*" in declared:
         return (), ()
     found = output_finding("html_instead_of_data", "nothing but a whole HTML page")
-    is_fetched = contract.content_type is None and has_url_argument(contract.input)
+    is_fetched = contract.content_type is None and contract.takes_url
     return ((), (found,)) if is_fetched else ((found,), ())

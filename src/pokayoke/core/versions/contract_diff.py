@@ -15,6 +15,7 @@ import msgspec
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.importers import to_mapping
+from pokayoke.core.contract.url_rule import DEFAULT_PORTS, UrlRule
 from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.versions.schema_diff import schema_deltas
 from pokayoke.core.versions.schema_keywords import Delta
@@ -171,6 +172,29 @@ def _path_sides(one: dict[str, Any], other: dict[str, Any]) -> Sides:
     return tuple(dict.fromkeys(sides))
 
 
+def _url_sides(one: dict[str, UrlRule], other: dict[str, UrlRule]) -> Sides:
+    """Compare where URLs may lead: more is looser; an argument without a rule reaches everything."""
+    sides: list[Side] = []
+    for name in {**one, **other}:
+        before, after = one.get(name), other.get(name)
+        if before is not None and (after is None or _reaches_more(before, after)):
+            sides.append("operators")
+        if after is not None and (before is None or _reaches_more(after, before)):
+            sides.append("model")
+    return tuple(dict.fromkeys(sides))
+
+
+def _reaches_more(one: UrlRule, other: UrlRule) -> bool:
+    """Return whether the other rule allows anything that this one does not."""
+    hosts = bool(one.hosts) and (not other.hosts or not set(other.hosts) <= set(one.hosts))
+    ports = (one.ports or other.ports) and not set(_ports_of(other)) <= set(_ports_of(one))
+    return hosts or bool(ports) or bool({*other.schemes, *other.addresses} - {*one.schemes, *one.addresses})
+
+
+def _ports_of(rule: UrlRule) -> tuple[int, ...]:
+    return rule.ports or tuple(DEFAULT_PORTS[scheme] for scheme in rule.schemes)
+
+
 def _role_sides(one: tuple[str, ...], other: tuple[str, ...]) -> Sides:
     """Compare roles: one of them is enough; without any, no role is required."""
     looser: tuple[Side, ...] = ("operators",) if one and (not other or set(other) - set(one)) else ()
@@ -246,6 +270,7 @@ _RULES: Final[dict[str, Callable[[Any, Any], Sides]]] = {
     "effect": _effect_sides,
     "approval": _approval_sides,
     "paths": _path_sides,
+    "urls": _url_sides,
     "roles": _role_sides,
     "quota": _quota_sides,
     "sources": _source_sides,

@@ -53,7 +53,7 @@ from pokayoke.runtime.driver.ask import ask_person, with_current_time
 from pokayoke.runtime.driver.claim_owner import current_owner, is_dead
 from pokayoke.runtime.driver.effect import Checks, Effect, call_with_effect, current_effect
 from pokayoke.runtime.driver.late_result import record_late_result
-from pokayoke.runtime.driver.path_arguments import resolve_path_arguments
+from pokayoke.runtime.driver.path_arguments import confine_arguments
 from pokayoke.runtime.driver.tool_call import build_tool_arguments, capture_result, close_coroutine, is_awaitable_result
 from pokayoke.runtime.memory.run_memory import StateChange, exhaust_budget
 from pokayoke.runtime.threads.clock import add_jitter
@@ -111,8 +111,8 @@ class SyncDriver:
     # -- steps that never wait ---------------------------------------------------------------
 
     def resolve_paths(self, step: ResolvePaths) -> Any:
-        """Resolve path arguments."""
-        return resolve_path_arguments(step.contract, step.arguments)
+        """Resolve path arguments, and put URL arguments under their rules."""
+        return confine_arguments(step.contract, step.arguments)
 
     def store_text(self, step: StoreText) -> str:
         """Store a large text for the paging tool."""

@@ -29,12 +29,12 @@ def build_tool_arguments(
     *,
     is_sole_owner: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments for a tool: a copy, with resolved paths and the key filled in.
+    """Return the arguments for a tool: a copy, with confined paths and URLs, and the key filled in.
 
     Args:
         contract: the tool's contract.
         arguments: the effective arguments, JSON values.
-        located: path arguments resolved inside their roots, or None.
+        located: path and URL arguments as the tool gets them, or None.
         key: the ledger key, for the contract's `key_argument`.
         is_sole_owner: True if nothing else holds the arguments: then they themselves are returned.
     """

@@ -71,7 +71,7 @@ def tool(
         name: the tool's name; the function's own if not given.
         output: what it returns, if the return annotation does not say: a JSON Schema, a type that
             pydantic understands, or "text".
-        fields: any other field of `Contract`, such as identity, timeout (seconds), paths, approval,
+        fields: any other field of `Contract`, such as identity, timeout (seconds), paths, urls, approval,
             key_argument or version. `description` replaces the docstring.
 
     Returns:
@@ -109,7 +109,7 @@ def from_function(
     from pokayoke.runtime.tools.docstring import read_docstring  # noqa: PLC0415 - as above
 
     signature, hints = _tool_signature(function, named)
-    _check_paths(named, hints, fields.get("paths") or {})
+    _check_paths(named, hints, fields.get("paths") or {}, fields.get("urls") or {})
     notes = read_docstring(inspect.getdoc(_unwrap_partial(function)) or "")
     arguments = _arguments_type(named, signature, hints)
     where = f"arguments of {named!r}"
@@ -133,15 +133,20 @@ def from_function(
     return Tool[P, R].from_schema(named, schema, effect=effect, **made)
 
 
-def _check_paths(name: str, hints: dict[str, Any], paths: typing.Mapping[str, Any]) -> None:
+def _check_paths(
+    name: str, hints: dict[str, Any], paths: typing.Mapping[str, Any], urls: typing.Mapping[str, Any]
+) -> None:
     """Refuse a type that takes the check out of a path's opening, and one that promises a check nobody makes."""
     from pokayoke.core.contract import python_types as typed  # noqa: PLC0415 - loaded with the first tool
     from pokayoke.runtime.files.workspace import ConfinedPath  # noqa: PLC0415 - as above
+    from pokayoke.runtime.network.confined_url import ConfinedUrl  # noqa: PLC0415 - as above
 
     typed.refuse_unconfined_paths(name, hints, paths)
     for argument, kind in hints.items():
         if argument not in paths and argument != "return" and typed.mentions_type(kind, ConfinedPath):
             raise ContractError(f"{name}: {argument!r} is a ConfinedPath. Say with paths= where it may lead")
+        if argument not in urls and argument != "return" and typed.mentions_type(kind, ConfinedUrl):
+            raise ContractError(f"{name}: {argument!r} is a ConfinedUrl. Say with urls= what it may reach")
 
 
 def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:

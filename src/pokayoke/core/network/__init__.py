@@ -1,0 +1,1 @@
+"""Hosts and addresses of the network, each in one form."""

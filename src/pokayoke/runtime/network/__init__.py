@@ -1,0 +1,1 @@
+"""Reaches the network safely."""
