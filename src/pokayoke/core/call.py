@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from operator import index
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -41,6 +41,9 @@ StopReason = Literal[
     "in_doubt",
 ]
 
+UNDECLARED: Final = cast("Effect", "".join(("wri", "te")))
+"""The effect of a tool whose host has declared none. It is a write like any other, but another object than the literal
+`"write"`: provenance goes by the tool's name where nobody has said what the tool does."""
 SUCCESSFUL: frozenset[Status] = frozenset(("ok", "replayed"))
 """What an outcome's status is if there is a valid, current result."""
 ERRORS: Mapping[Status, type[OutcomeError]] = {

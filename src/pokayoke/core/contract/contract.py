@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from pokayoke.core.call import Effect, Finding
+from pokayoke.core.call import UNDECLARED, Effect, Finding
 from pokayoke.core.check.argument_checks import ArgumentChecks
 from pokayoke.core.contract import importers
 from pokayoke.core.contract.arguments import (
@@ -75,7 +75,7 @@ class Contract:
     """JSON Schema of the arguments, including the `key_argument` if there is one."""
     output_schema: OutputSchema = None
     """JSON Schema of the result, `"text"` for free text, None if nothing is promised."""
-    effect: Effect = "write"
+    effect: Effect = UNDECLARED
     """read, write or destructive. An undeclared effect is a write."""
     open_world: bool | None = None
     """True if the tool talks to something outside the operator's control; None if nobody has said so."""
@@ -282,7 +282,7 @@ class Contract:
         input_schema: dict[str, Any],
         *,
         output_schema: OutputSchema = None,
-        effect: Effect = "write",
+        effect: Effect = UNDECLARED,
         handler: Callable[..., Any] | None = None,
         schemas: Mapping[str, Any] | None = None,
         **fields: Any,

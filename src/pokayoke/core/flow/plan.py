@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pokayoke.core.call import CorrectionKind, Finding
+from pokayoke.core.call import UNDECLARED, CorrectionKind, Finding
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.limits import contract_limits, default_amounts
@@ -190,10 +190,10 @@ def build_snapshot(
 def contract_labels(contract: Contract) -> ToolLabels:
     """Return what a tool is to provenance: what its contract says, else what its name and schema do.
 
-    An effect that is only `write` may have been left out, so a name that reads and does nothing else counts.
+    Where nobody has declared an effect, a name that reads and does nothing else counts as a read here.
     """
     written = contract.labels or Labels()
-    declared = None if contract.effect == "write" else contract.effect
+    declared = None if contract.effect is UNDECLARED else contract.effect
     written = msgspec.structs.replace(
         written,
         effect=written.effect or declared,

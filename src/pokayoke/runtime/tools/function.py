@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from pokayoke.core.call import Effect
+from pokayoke.core.call import UNDECLARED, Effect
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ContractError
@@ -44,7 +44,7 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
-    effect: Effect = "write",
+    effect: Effect = UNDECLARED,
     name: str | None = None,
     output: Any = None,
     identity: tuple[str, ...] | None = None,
@@ -58,7 +58,7 @@ def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    effect: Effect = "write",
+    effect: Effect = UNDECLARED,
     name: str | None = None,
     output: Any = None,
     **fields: Any,
@@ -90,7 +90,7 @@ def tool(
 def from_function(
     function: Callable[P, R],
     *,
-    effect: Effect = "write",
+    effect: Effect = UNDECLARED,
     name: str | None = None,
     output: Any = None,
     **fields: Any,
