@@ -131,6 +131,7 @@ DISTRIBUTIONS = {
     "agent_framework": "agent-framework-core",
     "agents": "openai-agents",
     "google": "google-adk",
+    "jwt": "pyjwt",
     "pydantic_ai": "pydantic-ai-slim",
 }
 """Distributions that are not named like their module."""

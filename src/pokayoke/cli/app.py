@@ -25,6 +25,7 @@ _COMMANDS: Final = (
     "ledger",
     "safe_mode",
     "approvals",
+    "gateway",
     "install",
     "uninstall",
     "status",
