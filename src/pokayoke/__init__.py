@@ -24,6 +24,7 @@ from pokayoke.core.state.final_answer import Answer
 from pokayoke.core.state.invalid_output_spike import Alert
 from pokayoke.core.state.loop_guard import Kind
 from pokayoke.errors import (
+    ArchiveRefused,
     CallRefused,
     ConfigurationError,
     ContractError,
@@ -41,6 +42,8 @@ from pokayoke.errors import (
     UsageError,
 )
 from pokayoke.runtime.driver.effect import Effect, this_effect
+from pokayoke.runtime.files.archive_members import ArchiveLimits
+from pokayoke.runtime.files.archives import extract_archive
 from pokayoke.runtime.files.workspace import ConfinedPath, open_beneath
 from pokayoke.runtime.guard.guard import Guard
 from pokayoke.runtime.network.confined_url import ConfinedUrl
@@ -58,6 +61,8 @@ __all__ = [
     "Alert",
     "Answer",
     "Approval",
+    "ArchiveLimits",
+    "ArchiveRefused",
     "CallRefused",
     "Calls",
     "Compacted",
@@ -113,6 +118,7 @@ __all__ = [
     "Verdict",
     "compact",
     "compacted",
+    "extract_archive",
     "open_beneath",
     "open_store",
     "read_arguments",

@@ -11,6 +11,7 @@
         ToolOutputInvalid      the tool's answer must not be used
       ToolError                raised by a tool's author: its text is for the model
       PathEscape               a path would leave its roots (also a ValueError)
+      ArchiveRefused           an archive may not be unpacked (also a ValueError)
       UrlRefused               a URL, or what it leads to, may not be used (also a ValueError)
       StoreError               a store cannot be opened or has other content
       UsageError               the API was used in a way that cannot work
@@ -138,6 +139,19 @@ class UrlRefused(PokayokeError, ValueError):  # noqa: N818 - the name says what 
 
     Attributes:
         finding: the `Finding` with the broken rule and what to send instead.
+    """
+
+    def __init__(self, message: str, finding: Any = None) -> None:
+        """Store the message and the finding."""
+        super().__init__(message)
+        self.finding = finding
+
+
+class ArchiveRefused(PokayokeError, ValueError):  # noqa: N818 - the name says what happened
+    """An archive is damaged, holds what may not be unpacked, or too much of it; nothing of it was kept.
+
+    Attributes:
+        finding: the `Finding` with the broken rule.
     """
 
     def __init__(self, message: str, finding: Any = None) -> None:

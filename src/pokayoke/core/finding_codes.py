@@ -307,6 +307,9 @@ CODES_BY_ROOM: dict[str, dict[str, FindingCode]] = {
         "path_ambiguous": FindingCode("a relative path exists in more than one root"),
         "path_unreachable": FindingCode("a path cannot be looked at, so nothing can be said about it"),
         "root_moved": FindingCode("a workspace root is not the folder it was when it was prepared"),
+        "bad_archive": FindingCode("an archive is damaged, cut off or of an unknown kind"),
+        "archive_member": FindingCode("a member of an archive is a link or device, or has a name that is refused"),
+        "archive_too_large": FindingCode("an archive unpacks to more than its limits allow"),
     },
     "network": {
         "address_refused": FindingCode("a host name leads to an address that its rule does not allow"),
