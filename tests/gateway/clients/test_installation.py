@@ -542,3 +542,32 @@ def test_any_toml_comes_back(text):
     assert uninstall("a.toml", installed) == text
     assert install("a.toml", installed) == installed
     assert without_commands(tomllib.loads(installed)) == without_commands(tomllib.loads(text))
+
+
+def commands(name, text):
+    """The command line of each server."""
+    config = parse(name, text)
+    return [config.find_command_line(server).words for server in config.servers]
+
+
+@settings(max_examples=150)
+@given(jsonc(comments=False), st.sampled_from([None, 0, 2, "\t"]))
+def test_a_file_that_a_client_writes_anew_can_be_unwrapped(text, indent):
+    """Law: after a program has formatted it, every server has its own command line again; repairs find nothing to do."""
+    anew = json.dumps(json.loads(install("a.json", text)), indent=indent, ensure_ascii=indent is None)
+    assert plan_installation(parse("a.json", anew), GATEWAY, keeps_options=True) == []
+    assert commands("a.json", uninstall("a.json", anew)) == commands("a.json", text)
+
+
+@settings(max_examples=150)
+@given(jsonc(), st.data())
+def test_a_file_that_a_person_lays_out_anew_can_be_unwrapped(text, data):
+    """Law: comments, blanks and line ends put anywhere into a wrapped file never make an unwrapped one invalid."""
+    tokens = re.findall(
+        r'"(?:\\.|[^"\\])*"|//[^\n]*\n?|/\*.*?\*/|\s+|[\w.+-]+|[^\s"]', install("a.json", text), re.DOTALL
+    )
+    places = data.draw(st.lists(st.integers(0, len(tokens)), max_size=12))
+    for place in sorted(places, reverse=True):
+        tokens.insert(place, data.draw(st.sampled_from([" ", "\n", '/* ], " , */', '// }, "\n'])))
+    laid_out = "".join(tokens)
+    assert commands("a.json", uninstall("a.json", laid_out)) == commands("a.json", text)

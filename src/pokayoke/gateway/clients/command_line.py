@@ -165,6 +165,9 @@ def dump_word(word: str) -> str:
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Return a text after edits that do not overlap."""
-    for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda edit: edit.start):
+        pieces += (text[at : edit.start], edit.text)
+        at = edit.end
+    return "".join([*pieces, text[at:]])

@@ -28,6 +28,7 @@ class JsoncConfig:
     def __init__(self, text: str) -> None:
         self.text = text
         self._root = parse_jsonc(text, leads_to_servers)
+        self._members: dict[int, dict[str, tuple[Word, JsoncValue]]] = {}
         self.servers = find_servers(self._to_plain(self._root))
 
     def _to_plain(self, value: JsoncValue) -> Any:
@@ -37,15 +38,15 @@ class JsoncConfig:
             return [self._to_plain(item) for item in value.items]
         if not isinstance(value, JsoncObject):
             return None
-        found: dict[str, Any] = {}
+        members = self._members[value.start] = {}
         for key, member in value.members:
-            if key.value in found:
+            if key.value in members:
                 raise ConfigurationError(
                     f"{describe_place(self.text, key.start)}: the key {key.value!r} stands here for the second "
                     "time, and clients disagree about which one counts. Remove one of them"
                 )
-            found[key.value] = self._to_plain(member)
-        return found
+            members[key.value] = (key, member)
+        return {key: self._to_plain(member) for key, (_, member) in members.items()}
 
     def find_command_line(self, server: ServerEntry) -> CommandLine:
         """Return where the command line of a server stands, which has one."""
@@ -60,7 +61,7 @@ class JsoncConfig:
             return CommandLine(self.text, None, words, 0, "")
         entry = self._at((*server.path, *server.keys.program[:-1]))
         assert isinstance(entry, JsoncObject)  # its keys were chosen so
-        key, program = next(member for member in entry.members if member[0].value == server.keys.program[-1])
+        key, program = self._members[entry.start][server.keys.program[-1]]
         assert isinstance(program, Word)  # its keys were chosen so
         added = f',{self._blank_before(key)}"{server.keys.arguments[-1]}"{self._colon(key, program)}'
         return CommandLine(self.text, program, words, program.end, added)
@@ -84,5 +85,5 @@ class JsoncConfig:
             if isinstance(value, JsoncArray) and isinstance(step, int):
                 value = value.items[step]
             elif isinstance(value, JsoncObject):
-                value = next((member for key, member in value.members if key.value == step), None)
+                _, value = self._members[value.start].get(str(step), (None, None))
         return value
