@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pokayoke import ConfinedUrl, Contract, ContractError, Guard, ToolCall, UrlRefused, UrlRule, tool
+from pokayoke import ConfinedPath, ConfinedUrl, Contract, ContractError, Guard, ToolCall, UrlRefused, UrlRule, tool
 from pokayoke.urls import confine_url
 
 SITE = UrlRule(hosts=("example.com", "*.example.com"))
@@ -210,6 +210,18 @@ def test_a_confined_url_without_a_rule_is_an_error():
         @tool(effect="read", output="text")
         def fetch(url: ConfinedUrl) -> str:
             """Fetch a page."""
+
+
+def test_the_confined_types_hide_no_validator(tmp_path):
+    """Their schema says what they take, so the guard has no reason to warn of a validator of the author's."""
+
+    @tool(effect="read", output="text", urls={"url": SITE}, paths={"path": [str(tmp_path)]})
+    def save(url: ConfinedUrl, path: ConfinedPath) -> str:
+        """Save a page."""
+        return ""
+
+    assert save.before_validators == ()
+    assert save.input_schema["properties"]["url"]["type"] == "string"
 
 
 def test_a_placeholder_is_no_url():

@@ -88,7 +88,8 @@ class ConfinedPath(str):
         def keep_confined(value: Any, text: Any) -> Any:
             return value if isinstance(value, cls) else text(value)
 
-        return core_schema.no_info_wrap_validator_function(keep_confined, core_schema.str_schema())
+        text = core_schema.str_schema()
+        return core_schema.no_info_wrap_validator_function(keep_confined, text, json_schema_input_schema=text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConfinedPath, (self.root, self.relative, self.hard_links)

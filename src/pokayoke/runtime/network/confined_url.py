@@ -58,7 +58,8 @@ class ConfinedUrl(str):
         def keep_confined(value: Any, text: Any) -> Any:
             return value if isinstance(value, cls) else text(value)
 
-        return core_schema.no_info_wrap_validator_function(keep_confined, core_schema.str_schema())
+        text = core_schema.str_schema()
+        return core_schema.no_info_wrap_validator_function(keep_confined, text, json_schema_input_schema=text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConfinedUrl, (str(self), self.rule)
