@@ -75,7 +75,7 @@ def install(
     written beside it. All servers share one store, so an invalid answer of one holds back writes of another. Run it
     again to wrap servers that were added, and to repair those that were edited or whose pokayoke has moved. A server
     that the client reaches by an address is not wrapped. `pokayoke uninstall` takes everything back.
-    Exit code 0 if every server is guarded, 1 if one is not, 2 if nothing could be done.
+    Exit code 0 if every server is guarded, 1 if one is not, 2 if nothing could be done. A dry run ends with 0.
     """
     path, name = find_configuration(config)
     file = ConfigFile(path)

@@ -167,17 +167,17 @@ def apply_changes(config: ClientConfig, changes: Sequence[ServerChange], parse: 
     changed = parse(text)
     for before, after in zip(config.servers, changed.servers, strict=True):
         if before != after:
-            raise _unsafe(before)
+            raise _unsafe_entry_error(before)
         if after.keys is not None:
             words = planned.get(after.path, config.find_command_line(before).words)
             if changed.find_command_line(after).words != words:
-                raise _unsafe(before)
+                raise _unsafe_entry_error(before)
     wraps = [change for change in changes if change.action == "wrap"]
     if wraps:
         wrapped = parse(_apply(config, wraps))
         paths = {change.server.path for change in wraps}
         if _apply(wrapped, (change for change in plan_removal(wrapped) if change.server.path in paths)) != config.text:
-            raise _unsafe(wraps[0].server)
+            raise _unsafe_entry_error(wraps[0].server)
     return text
 
 
@@ -185,7 +185,7 @@ def _apply(config: ClientConfig, changes: Iterable[ServerChange]) -> str:
     return apply_edits(config.text, (edit for change in changes for edit in change.edits))
 
 
-def _unsafe(server: ServerEntry) -> ConfigurationError:
+def _unsafe_entry_error(server: ServerEntry) -> ConfigurationError:
     return ConfigurationError(
         f"{server.name}: its entry is written in a way that cannot be edited safely, so nothing was written. Put "
         "`pokayoke mcp --` in front of its command by hand"

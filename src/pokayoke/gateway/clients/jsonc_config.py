@@ -12,7 +12,7 @@ from typing import Any
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.clients.command_line import CommandLine, Word, WordList
 from pokayoke.gateway.clients.jsonc import JsoncArray, JsoncObject, JsoncValue, describe_place, parse_jsonc
-from pokayoke.gateway.clients.servers import Path, ServerEntry, find_servers, leads_to_servers
+from pokayoke.gateway.clients.servers import Path, ServerEntry, find_servers, may_hold_servers
 
 
 class JsoncConfig:
@@ -27,7 +27,7 @@ class JsoncConfig:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._root = parse_jsonc(text, leads_to_servers)
+        self._root = parse_jsonc(text, may_hold_servers)
         self._members: dict[int, dict[str, tuple[Word, JsoncValue]]] = {}
         self.servers = find_servers(self._to_plain(self._root))
 

@@ -75,7 +75,7 @@ class ServerEntry:
         return " > ".join(map(str, self.path[:-1]))
 
 
-def leads_to_servers(path: tuple[str, ...]) -> bool:
+def may_hold_servers(path: tuple[str, ...]) -> bool:
     """Return whether what stands below these keys may be a server, hold one, or be a part of one."""
     for section in SECTIONS:
         if len(path) <= len(section) + _DEEPEST_OF_ENTRY and all(
@@ -146,7 +146,7 @@ def _read_entry(name: str, path: Path, entry: Any) -> ServerEntry:
     if isinstance(command, str):
         return _with_arguments(ServerEntry(name, path, _PAIR), command, members)
     if isinstance(command, list):
-        if not command or not _are_words(command):
+        if not command or not _is_word_list(command):
             return ServerEntry(name, path, problem="its command is not a list of texts")
         return ServerEntry(name, path, _LIST)
     if isinstance(command, Mapping) and isinstance(program := cast("Mapping[str, Any]", command).get("path"), str):
@@ -164,10 +164,10 @@ def _read_entry(name: str, path: Path, entry: Any) -> ServerEntry:
 def _with_arguments(server: ServerEntry, program: str, members: Mapping[str, Any]) -> ServerEntry:
     if not program.strip():
         return ServerEntry(server.name, server.path, problem="its command is empty")
-    if "args" in members and not _are_words(members["args"]):
+    if "args" in members and not _is_word_list(members["args"]):
         return ServerEntry(server.name, server.path, problem="its args are not a list of texts")
     return server
 
 
-def _are_words(value: Any) -> bool:
+def _is_word_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in cast("list[object]", value))
