@@ -131,7 +131,7 @@ def _policy_without_files(material: LoadedSources) -> Any:
     """
     from msgspec.structs import replace  # noqa: PLC0415 - one use
 
-    silent = replace(material.policy.trace, path=None, sample_path=None, sample_key_path=None)
+    silent = replace(material.policy.trace, path=None, redact_key_path=None, sample_path=None, sample_key_path=None)
     return replace(material.policy, trace=silent, loop=replace(material.policy.loop, off=(), instructions={}))
 
 

@@ -239,6 +239,9 @@ class TracePolicy(_Options, frozen=True, kw_only=True):
     """Field names whose values are never written, in addition to the built-in ones."""
     redact_patterns: tuple[str, ...] = ()
     """Regular expressions whose matches are never written, in addition to the built-in ones."""
+    redact_key_path: str | None = None
+    """File with a key, created if absent: then equal redacted values have equal tags in every process, as in
+    `[redacted#0123456789abcdef]`. None writes no tags."""
     sample_path: str | None = None
     """JSON Lines file for a sample of whole runs with pseudonyms, for `pokayoke replay`; None writes none."""
     sample_share: Share = 0.01

@@ -92,7 +92,7 @@ def test_every_literal_beside_ascii_is_looked_for_in_the_text_itself():
         secret_looks._SHAPE_LITERALS,
         secret_looks._SHORT_SHAPES,
         secret_looks._SPELLED_LETTER,
-        secret_looks._CARD_DIGITS,
+        secret_looks._ACCOUNT,
     ):
         assert source.isascii()
     assert secret_looks._WHOLE_WORDS.isascii()

@@ -119,7 +119,7 @@ def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
     assert told == {
         "id": "ap-1", "kind": "call", "status": "waiting", "tool": "pay", "contract": "pay@1", "run": "r1",
         "arguments": {"to": "ann", "password": "[redacted]", "iban": "[redacted]"},
-        "asked": QUESTION.asked_at, "expires": QUESTION.expires_at,
+        "asked": QUESTION.asked_at, "expires": QUESTION.expires_at, "why": [],
     }  # fmt: skip
     assert path == "/hook?team=a"
     assert verify(KEY, "POST", path, body, headers=headers, now=time.time()) is not None

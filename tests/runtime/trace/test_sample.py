@@ -11,7 +11,7 @@ from pokayoke import ToolCall
 from pokayoke.errors import ConfigurationError, PolicyError
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.runtime.trace.sample import _load_key
+from pokayoke.runtime.files.key_file import load_key
 
 ORDER = {"type": "string", "pattern": "^#W[0-9]{7}$"}
 CONTRACT = {
@@ -238,9 +238,9 @@ def test_whoever_starts_at_the_same_moment_takes_the_first_key(tmp_path, monkeyp
 
     def linking(draft, place):
         monkeypatch.setattr(os, "link", link)
-        first.append(_load_key(path))  # another process is quicker
+        first.append(load_key(path, "trace.sample_key_path"))  # another process is quicker
         link(draft, place)
 
     monkeypatch.setattr(os, "link", linking)
-    assert [_load_key(path)] == first
+    assert [load_key(path, "trace.sample_key_path")] == first
     assert [one.name for one in tmp_path.iterdir()] == ["key"]

@@ -20,10 +20,14 @@ from pokayoke.cli.options import (
     struct_to_dict,
 )
 from pokayoke.cli.output import as_json, escape_text, format_table, print_data, print_listing, print_message
+from pokayoke.core.flow.questions import redact_question
 from pokayoke.core.json.values import is_object
 from pokayoke.core.ledger.admission import Approval
+from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.runtime.config.config import load_policy
+from pokayoke.runtime.trace.redaction import build_redactor
 from pokayoke.stores.base import Store
 
 _MARKS = {"approved": "ok", "used": "ok", "denied": "bad", "expired": "dim", "waiting": "note"}
@@ -42,6 +46,9 @@ app = typer.Typer(
     Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The approval's id, or its beginning.")]
+ConfigOption = Annotated[
+    str | None, typer.Option("--config", help="Configuration whose trace.redact_... rules apply here too.")
+]
 WhyOption = Annotated[str, typer.Option("--reason", help="Why; kept in the audit.")]
 
 
@@ -50,6 +57,7 @@ def list_approvals(
     store: StoreOption = None,
     every: Annotated[bool, typer.Option("--all", help="Include those that were answered or have expired.")] = False,
     json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """List the waiting questions, the oldest first.
 
@@ -57,8 +65,9 @@ def list_approvals(
 
     pokayoke approvals list --all --json
     """
+    redactor = _redactor(config)
     with open_store_option(store) as ledger:
-        found = Approvals(ledger).list(waiting=not every)
+        found = [redact_question(one, redactor) for one in Approvals(ledger).list(waiting=not every)]
     moment_now = current_time()
     if json:
         for approval in found:
@@ -84,13 +93,16 @@ def list_approvals(
 
 
 @app.command("show")
-def show_approval(approval_id: IdArgument, store: StoreOption = None, json: JsonOption = False) -> None:
-    """Show one question: exactly what would run.
+def show_approval(
+    approval_id: IdArgument, store: StoreOption = None, json: JsonOption = False, config: ConfigOption = None
+) -> None:
+    """Show one question: what would run, without its secrets.
 
     pokayoke approvals show ap-4f1c9a
     """
+    redactor = _redactor(config)
     with open_store_option(store) as ledger:
-        approval = _find_approval(ledger, approval_id)
+        approval = redact_question(_find_approval(ledger, approval_id), redactor)
     if json:
         print_data(as_json(struct_to_dict(approval)))
         return
@@ -127,24 +139,34 @@ def _describe_answer(approval: Approval) -> str:
 
 @app.command()
 def approve(
-    approval_id: IdArgument, by: ByOption, reason: WhyOption = "", store: StoreOption = None, json: JsonOption = False
+    approval_id: IdArgument,
+    by: ByOption,
+    reason: WhyOption = "",
+    store: StoreOption = None,
+    json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Approve. The same call then runs when it is sent again.
 
     pokayoke approvals approve ap-4f1c9a --by ann
     """
-    _record_answer(approval_id, store, by, reason, approved=True, json=json)
+    _record_answer(approval_id, store, by, reason, approved=True, json=json, config=config)
 
 
 @app.command()
 def deny(
-    approval_id: IdArgument, by: ByOption, reason: WhyOption = "", store: StoreOption = None, json: JsonOption = False
+    approval_id: IdArgument,
+    by: ByOption,
+    reason: WhyOption = "",
+    store: StoreOption = None,
+    json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Deny. The same call is refused when it is sent again.
 
     pokayoke approvals deny ap-4f1c9a --by ann --reason "wrong account"
     """
-    _record_answer(approval_id, store, by, reason, approved=False, json=json)
+    _record_answer(approval_id, store, by, reason, approved=False, json=json, config=config)
 
 
 @app.command()
@@ -153,14 +175,16 @@ def wait(
     timeout: Annotated[str | None, typer.Option(help="Longest wait, such as 2h; by default until it expires.")] = None,
     store: StoreOption = None,
     json: JsonOption = False,
+    config: ConfigOption = None,
 ) -> None:
     """Wait for the answer. Exit code 0 for a yes, 1 for anything else.
 
     pokayoke approvals wait ap-4f1c9a --timeout 2h && ./go_on
     """
     patience = None if timeout is None else parse_duration(timeout, "--timeout")
+    redactor = _redactor(config)
     with open_store_option(store) as ledger:
-        known = Approvals(ledger).wait(_find_approval(ledger, approval_id).id, patience)
+        known = redact_question(Approvals(ledger).wait(_find_approval(ledger, approval_id).id, patience), redactor)
     print_data(as_json(struct_to_dict(known)) if json else escape_text(f"{known.id} is {known.status}"))
     if not known.granted:
         raise typer.Exit(1)
@@ -170,9 +194,7 @@ def wait(
 def serve(
     store: StoreOption = None,
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes any free port.")] = "127.0.0.1:8787",
-    config: Annotated[
-        str | None, typer.Option(help="Configuration whose trace.redact_... rules apply here too.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Receive answers over HTTP, signed with the secret in POKAYOKE_WEBHOOK_SECRET.
 
@@ -194,15 +216,23 @@ def serve(
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _record_answer(approval_id: str, store: str | None, by: str, reason: str, *, approved: bool, json: bool) -> None:
+def _record_answer(
+    approval_id: str, store: str | None, by: str, reason: str, *, approved: bool, json: bool, config: str | None
+) -> None:
     if not by.strip():
         raise ConfigurationError("--by is kept in the audit: say who answers")
+    redactor = _redactor(config)
     with open_store_option(store) as ledger:
         found = _find_approval(ledger, approval_id)
         require_id_digits(approval_id, found.id)
-        known = Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason)
+        known = redact_question(Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason), redactor)
     said = f"{known.id} is {known.status} by {known.by}; {known.consequence}"
     print_data(as_json(struct_to_dict(known)) if json else escape_text(said))
+
+
+def _redactor(config: str | None) -> Redactor:
+    """Return the redactor of a configuration, or the built-in rules."""
+    return build_redactor(load_policy(config).trace)
 
 
 def _find_approval(ledger: Store, approval_id: str) -> Approval:

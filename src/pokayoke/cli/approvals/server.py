@@ -30,6 +30,7 @@ from pokayoke.runtime.approvals.signature import SIGNATURE, TIMESTAMP, secret_fr
 from pokayoke.runtime.approvals.webhook import announcement_body
 from pokayoke.runtime.config.config import load_policy
 from pokayoke.runtime.threads.clock import SystemClock
+from pokayoke.runtime.trace.redaction import build_redactor
 from pokayoke.stores.base import Store
 
 _PATH: Final = re.compile(r"/approvals/([a-z]{2}-[0-9a-f]{1,64})", re.ASCII)
@@ -144,8 +145,7 @@ def open_server(store: Store, listen: str, config: str | None) -> Generator[Appr
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _LAST_PORT:
         raise ConfigurationError(f"--listen {listen!r}: expected HOST:PORT, such as 127.0.0.1:8787")
-    trace = load_policy(config).trace
-    redactor = Redactor(trace.redact_fields, trace.redact_patterns)
+    redactor = build_redactor(load_policy(config).trace)
     secret = secret_from_environment()
     try:
         server = ApprovalServer((host.strip("[]"), int(port)), Approvals(store), secret, redactor)

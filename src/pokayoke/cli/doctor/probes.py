@@ -102,7 +102,7 @@ def relax_policy(policy: Policy) -> Policy:
         approvals=ApprovalPolicy(),
         limits=(),
         budgets=BudgetPolicy(),
-        trace=replace(policy.trace, path=None, sample_path=None, sample_key_path=None),
+        trace=replace(policy.trace, path=None, redact_key_path=None, sample_path=None, sample_key_path=None),
     )
 
 

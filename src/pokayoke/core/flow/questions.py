@@ -7,7 +7,7 @@ Never: a question whose reader can change what runs after the answer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +17,11 @@ from pokayoke.core.flow.states import PreparedCall
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.ledger.admission import Approval, approval_fingerprint
 from pokayoke.core.ledger.records import Record
+from pokayoke.core.redaction.known_secrets import KnownSecrets
 from pokayoke.core.state.run_state import RunState, Taint, unlatch
+
+if TYPE_CHECKING:
+    from pokayoke.core.redaction.redactor import Redactor
 
 
 def build_approval(
@@ -77,6 +81,31 @@ def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironmen
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         kind="output",
         marks=contract.redact,
+    )
+
+
+def redact_question(approval: Approval, redactor: Redactor) -> Approval:
+    """Return a question as it may be shown. What is secret in its arguments is secret in its other texts.
+
+    The id, the fingerprint and the name of who answered stay: they are how a question is found and audited.
+
+    Args:
+        approval: the question.
+        redactor: removes the secrets.
+    """
+    seen, marks = KnownSecrets(), approval.marks
+
+    def hide_in(text: str) -> str:
+        return redactor.redact_text(text, marks=marks, seen=seen)
+
+    return msgspec.structs.replace(
+        approval,
+        arguments=redactor.redact_value(approval.arguments, marks=marks, seen=seen),
+        tool=hide_in(approval.tool),
+        contract=hide_in(approval.contract),
+        run_id=hide_in(approval.run_id),
+        why=tuple(map(hide_in, approval.why)),
+        reason=None if approval.reason is None else hide_in(approval.reason),
     )
 
 

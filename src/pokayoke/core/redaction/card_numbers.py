@@ -8,7 +8,7 @@ Never: miss a card number next to other digits, such as an expiry date or an amo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pokayoke.core.redaction.prefilter import AFTER_GAP
@@ -21,12 +21,12 @@ _LAYOUTS: Final = {4: ((4, 4, 4, 4, 3), (4, 4, 4, 4), (4, 6, 5), (4, 6, 4)), 6: 
 _IBAN_START: Final = re.compile(r"[A-Z]{2}[0-9]{2}[ -]\Z")
 
 
-def hide_cards(text: str, hidden: str) -> str:
-    """Return a text with `hidden` in place of each card number."""
-    return _DIGITS.sub(lambda found: hidden if is_card(found[0]) else "".join(_without_cards(found, hidden)), text)
+def hide_cards(text: str, mask: Callable[[str], str]) -> str:
+    """Return a text with what `mask` returns in place of each card number."""
+    return _DIGITS.sub(lambda run: mask(run[0]) if is_card(run[0]) else "".join(_without_cards(run, mask)), text)
 
 
-def _without_cards(found: re.Match[str], hidden: str) -> Iterator[str]:
+def _without_cards(found: re.Match[str], mask: Callable[[str], str]) -> Iterator[str]:
     """Yield the pieces of one run of digits, spaces and dashes, card numbers hidden."""
     run, done = found[0], 0
     groups = [group.span() for group in _GROUP.finditer(run)]
@@ -37,8 +37,9 @@ def _without_cards(found: re.Match[str], hidden: str) -> Iterator[str]:
         for layout in _LAYOUTS.get(end - start, ((end - start,),)):
             until = first + len(layout)
             if start >= done and tuple(sizes[first:until]) == layout and is_card(run[start : groups[until - 1][1]]):
-                yield run[done:start] + hidden
-                done = groups[until - 1][1]
+                until_digit = groups[until - 1][1]
+                yield run[done:start] + mask(run[start:until_digit])
+                done = until_digit
     yield run[done:]
 
 

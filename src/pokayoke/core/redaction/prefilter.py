@@ -57,7 +57,7 @@ _WHOLE_WORDS: Final = f"(?:^|[^A-Za-z]|{SPELLED_GAP})(?:{_WORDS[0]})|{_WORDS[1]}
 _API_KEY: Final = "[aA][pP][iI](?:[kK]|[^A-Za-z])"
 _LOGIN: Final = '://[^/@" ]+@'
 _SPELLED_LETTER: Final = r"\\u(?:00[2-9a-f]|0[1-9a-f]|[1-9a-f])"
-_CARD_DIGITS: Final = "[2-6][0-9 -]{13}"
+_ACCOUNT: Final = "[2-6][0-9 -]{13}|[A-Z]{2}[0-9]{2}[0-9A-Z ]{11}"
 
 
 class _Searches(NamedTuple):
@@ -82,7 +82,7 @@ def _compile_searches() -> _Searches:
     literals = f"{_NAME_LITERALS}|{bare_shapes}"
     short = "|".join((_SHORT_SHAPES, *_WORDS, _API_KEY))
     exact = (_CARD_NAME, _NAME, _SHAPE_LITERALS, short, _SHORT_SHAPES, _WHOLE_WORDS)
-    return _Searches(*map(linear_search, (literals, *exact, _LOGIN, _SPELLED_LETTER, _CARD_DIGITS)))
+    return _Searches(*map(linear_search, (literals, *exact, _LOGIN, _SPELLED_LETTER, _ACCOUNT)))
 
 
 # The searches are five times as fast on ASCII. These are the first bytes of all non-ASCII characters they look for,
@@ -128,8 +128,8 @@ def _has_escaped_letter(_: str, lowered: str) -> bool:
     return "\\" in lowered and _compile_searches().spelled(lowered)
 
 
-def has_card_digits(text: str, _: str) -> bool:
-    """Return whether a text may hold a card number; `is_card` decides."""
+def has_account_number(text: str, _: str) -> bool:
+    """Return whether a text may hold the number of a card or an account; `is_card` and `is_account` decide."""
     return _compile_searches().card(text)
 
 
@@ -139,7 +139,7 @@ PREFILTERS: Final[tuple[Prefilter, ...]] = (
     _has_short_secret,
     _has_login,
     _has_escaped_letter,
-    has_card_digits,
+    has_account_number,
 )
 """The prefilters, one per kind of built-in rule. Each takes a text as written and in lower case. One that finds nothing
 in the JSON text of a value finds nothing in any text inside the value."""

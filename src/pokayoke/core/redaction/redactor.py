@@ -21,8 +21,14 @@ import msgspec
 
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.redaction.card_numbers import is_card
-from pokayoke.core.redaction.known_secrets import HIDDEN, KnownSecrets
-from pokayoke.core.redaction.prefilter import PREFILTERS, Prefilter, has_card_digits, matching_prefilters, search_text
+from pokayoke.core.redaction.known_secrets import KnownSecrets
+from pokayoke.core.redaction.prefilter import (
+    PREFILTERS,
+    Prefilter,
+    has_account_number,
+    matching_prefilters,
+    search_text,
+)
 from pokayoke.core.redaction.secret_rules import NameRules, SecretPattern, fold_field_name, hide_in_text, unescape_json
 from pokayoke.core.text.regex import linear_search
 
@@ -67,15 +73,22 @@ class Redactor:
             back-references, so that no text makes them hang). Their matches are never written.
         own: the user's redactor: takes a payload as a JSON value and returns the value to write, which is then
             searched like any other. If it raises, the payload is lost, never the call.
+        key: at least 32 random bytes: each replacement then ends in a tag that is equal for equal values
+            (`[redacted#0123456789abcdef]`). None for no tags.
 
     Raises:
         PolicyError: a pattern does not compile, or matches the empty text.
     """
 
     def __init__(
-        self, fields: Iterable[str] = (), patterns: Iterable[str] = (), own: Callable[[Any], Any] | None = None
+        self,
+        fields: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        own: Callable[[Any], Any] | None = None,
+        *,
+        key: bytes | None = None,
     ) -> None:
-        self._own = own
+        self._own, self.key = own, key
         self._patterns = tuple(SecretPattern(text) for text in patterns)
         self._fields = frozenset(fold_field_name(name) for name in fields)
         self._rules: dict[tuple[str, ...], _NameSet] = {(): _NameSet(self._fields)}
@@ -91,6 +104,12 @@ class Redactor:
             if len(self._rules) < _REMEMBERED_MARKS:
                 self._rules[marks] = names
         return names
+
+    def _with_key(self, seen: KnownSecrets | None) -> KnownSecrets:
+        """Return the secrets of the run, which are tagged with the present key."""
+        seen = KnownSecrets() if seen is None else seen
+        seen.key = self.key
+        return seen
 
     def is_clean(self, data: bytes, *, marks: tuple[str, ...] = ()) -> bool:
         """Return whether these canonical JSON bytes hold no possible secret, so that no walk is needed.
@@ -125,7 +144,7 @@ class Redactor:
             marks: names that the tool's contract marks as secret.
             seen: secrets of the run, to which those of this payload are added; None for those of this payload only.
         """
-        seen = KnownSecrets() if seen is None else seen
+        seen = self._with_key(seen)
         try:
             walk = self._walk_of(data, marks, seen)
             return _hide_known(
@@ -147,23 +166,23 @@ class Redactor:
             marks: names that the tool's contract marks as secret.
             seen: secrets of this run; those found under a secret name are added.
         """
-        seen = KnownSecrets() if seen is None else seen
+        seen = self._with_key(seen)
         try:
             walk = self._walk_of(line, marks, seen)
             if walk is None:
-                return _rehash_arguments(line, _hide_known(line, seen))
+                return _rehash_arguments(line, _hide_known(line, seen), seen)
             event = _decode(line)
             if slips := self._misspelled_names(event, marks):
                 walk = self._walk_of(line, (*marks, *slips), seen) or walk
             return _rehash_arguments(
-                line, _hide_known(_encode(walk.walk_members(self._apply_to_payloads(event))), seen)
+                line, _hide_known(_encode(walk.walk_members(self._apply_to_payloads(event))), seen), seen
             )
         except Exception:  # noqa: BLE001 - as in payload()
             return None
 
     def redact_value(self, value: Any, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None) -> Any:
         """Return a JSON value without secrets, or `[redaction failed]`."""
-        seen = KnownSecrets() if seen is None else seen
+        seen = self._with_key(seen)
         try:
             cleaned = self._whole_walk(marks, seen).walk_value(self._apply_own_redactor(value))
             return _decode(_hide_known(_encode(cleaned), seen))
@@ -172,7 +191,7 @@ class Redactor:
 
     def redact_text(self, text: str, *, marks: tuple[str, ...] = (), seen: KnownSecrets | None = None) -> str:
         """Return a free text (an exception, a raw argument text) without secrets."""
-        seen = KnownSecrets() if seen is None else seen
+        seen = self._with_key(seen)
         try:
             return seen.hide_values(self._whole_walk(marks, seen).walk_text(text))
         except Exception:  # noqa: BLE001 - as in payload()
@@ -224,7 +243,7 @@ class _RedactionWalk:
         custom: bool,
     ) -> None:
         self._names, self._patterns, self._looks, self._seen = names, patterns, looks, seen
-        self._custom, self._cards = custom, has_card_digits in looks
+        self._custom, self._cards = custom, has_account_number in looks
 
     def walk_members(self, event: dict[str, Any]) -> dict[str, Any]:
         """Walk an object whose own names are harmless."""
@@ -248,7 +267,7 @@ class _RedactionWalk:
         digits = str(value)
         # A column with a missing value turns its numbers into floats.
         secret = (self._cards and is_card(digits.removesuffix(".0"))) or any(p.found(digits) for p in self._patterns)
-        return HIDDEN if secret else value
+        return self._seen.mask(value) if secret else value
 
     def walk_text(self, text: str) -> str:
         """Redact a text that is a value."""
@@ -260,7 +279,7 @@ class _RedactionWalk:
             hidden = hide_in_text(plain, self._names.rules, seen)
         for pattern in self._patterns:
             if pattern.found(hidden):
-                hidden = pattern.hide_matches(hidden)
+                hidden = pattern.hide_matches(hidden, seen.mask)
         return text if hidden == plain else hidden
 
     def _is_suspect(self, text: str) -> bool:
@@ -275,7 +294,7 @@ class _RedactionWalk:
         harmless = self._names.harmless
         if key in harmless:
             return key
-        name = self._hide_secrets(key, KnownSecrets())
+        name = self._hide_secrets(key, KnownSecrets(self._seen.key))
         if name == key and len(harmless) < _REMEMBERED_NAMES:
             harmless.add(key)
         while name != key and name in known:
@@ -298,9 +317,11 @@ class _RedactionWalk:
             labelled = key.lower() == "value" and any(rules.needs_hiding(label, item) for label in labels)
             if labelled or rules.needs_hiding(key, item):
                 self._seen.add(item)
-                result[name] = HIDDEN
+                result[name] = self._seen.mask(item)
             elif secret_place and key in _VALUE_FIELDS and item:
-                result[name] = HIDDEN  # our own words are not secret; the value also occurs in the payload
+                result[name] = self._seen.mask(
+                    item
+                )  # our own words are not secret; the value also occurs in the payload
             else:
                 result[name] = self.walk_value(item)
         return result
@@ -326,15 +347,20 @@ def _hide_known(data: bytes, seen: KnownSecrets) -> bytes:
     return _encode(_hide_in_value(_decode(data), seen))
 
 
-def _rehash_arguments(line: bytes, redacted: bytes) -> bytes:
-    """Return an event without the hash of its hidden arguments."""
-    if line == redacted:
+def _rehash_arguments(line: bytes, redacted: bytes, seen: KnownSecrets) -> bytes:
+    """Return an event without the hash of its hidden arguments, or of those of an earlier event."""
+    if line == redacted and not seen.hashes:
         return line
     before, after = _decode(line), _decode(redacted)
-    asked = next((name for name in _ARGUMENT_FIELDS if before.get(name) != after.get(name)), None)
-    if asked is None or "args_hash" not in after:
+    digest = before.get("args_hash")
+    if digest is None:
         return redacted
-    return _encode({**after, "args_hash": sha256_hex(_encode(after[asked]))})
+    asked = next((name for name in _ARGUMENT_FIELDS if before.get(name) != after.get(name)), None)
+    if asked is not None:
+        seen.add_hash(digest, sha256_hex(_encode(after[asked])))
+    if digest not in seen.hashes:
+        return redacted
+    return _encode({**after, "args_hash": seen.hashes[digest]})
 
 
 def _hide_in_value(value: Any, seen: KnownSecrets) -> Any:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from pokayoke.core.redaction.account_numbers import hide_accounts
 from pokayoke.core.redaction.card_numbers import hide_cards
-from pokayoke.core.redaction.known_secrets import HIDDEN, KnownSecrets
+from pokayoke.core.redaction.known_secrets import HIDDEN_PATTERN, KnownSecrets, is_hidden
 from pokayoke.core.redaction.prefilter import AFTER_GAP, NAMES, SHORT_NAMES, SPELLED_GAP
 from pokayoke.core.text.regex import compile_pattern, linear_search
 from pokayoke.errors import PolicyError
@@ -155,15 +157,19 @@ class SecretPattern:
         # in the JSON text as in the string, and lie within one word.
         self.prefilter = source.replace(r"\b", "") if _PLAIN.fullmatch(source) else None
 
-    def hide_matches(self, text: str) -> str:
+    def hide_matches(self, text: str, mask: Callable[[str], str]) -> str:
         """Hide each word that holds a match; the whole text where a match may span several words.
 
         Hiding whole words needs no match positions, so it stays on the linear engine.
+
+        Args:
+            text: the text.
+            mask: returns what is written in place of a secret.
         """
         if self.prefilter is None:
-            return HIDDEN
+            return mask(text)
         words = re.split(r"(\s+)", text)
-        return "".join(HIDDEN if self.found(word) else word for word in words)
+        return "".join(mask(word) if self.found(word) else word for word in words)
 
 
 # An escaped character in JSON, a surrogate pair as one; none that ends a string or a line once it is decoded.
@@ -213,7 +219,8 @@ _SIGN: Final = re.compile(r"[=:：]|->|--")
 _VALUE: Final = re.compile(
     r"[|>][-+0-9]{0,2}[ \t]*+\r?\n([ \t]++)[^\n]*+(?:\n\1[^\n]*+|\n(?=[ \t]*+\r?\n))*"  # a block of YAML
     r"|(\"{3}|'{3})[\s\S]*?(?:\2|\Z)|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?|`[^`]*`?|\\{1,6}\"[^\"\\]*(?:\\{1,6}\")?"
-    r"|\[redacted\]|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
+    rf"|{HIDDEN_PATTERN}"
+    r"|[\[{][\s\S]*|(?i:bearer|basic|digest|token)\s+[^\s,;\"'`]+|[^\s,;&\"'`<>()\[\]{}\\]+"
 )
 _TO_LINE_END: Final = re.compile(
     rf"(?i)(?:\b|{AFTER_GAP})" r"((?:proxy-)?authorization|(?:set-)?cookie)(\s{0,4}[:=]\s{0,4})([^\r\n\"']+)"
@@ -243,35 +250,48 @@ def unescape_json(text: str) -> str:
 
 
 def hide_in_text(text: str, rules: NameRules, seen: KnownSecrets) -> str:
-    """Return a text without the secrets that the built-in rules find: assignments, keys, tokens, cards.
+    """Return a text without the secrets that the built-in rules find: assignments, keys, tokens, cards, accounts.
 
     Args:
         text: any text: prose, a log line, damaged JSON; as `unescape_json` returns it.
         rules: the names that make an assigned value secret.
         seen: receives the hidden values.
     """
-    text = _PEM.sub(HIDDEN, text)
-    text = _TO_LINE_END.sub(rf"\1\2{HIDDEN}", text)
+    mask = seen.mask
+    text = _PEM.sub(lambda m: mask(m[0]), text)
+    text = _TO_LINE_END.sub(lambda m: f"{m[1]}{m[2]}{mask(m[3])}", text)
     text = _hide_arguments(text, rules, seen)
     text = _PAIR.sub(
-        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}{m[4][0]}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:-1]) else m[0], text
+        lambda m: (
+            f"{m[1]}{m[4][0]}{mask(m[4][1:-1])}{m[4][0]}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:-1]) else m[0]
+        ),
+        text,
     )
     text = _XML_SETTING.sub(
-        lambda m: f"{m[1]}{m[4][0]}{HIDDEN}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:]) else m[0], text
+        lambda m: f"{m[1]}{m[4][0]}{mask(m[4][1:])}" if _needs_hiding(rules.kind_of(m[3]), m[4][1:]) else m[0], text
     )
-    text = _CURL_LOGIN.sub(lambda m: f"{m[1]}{m[2] or m[3] or m[4]}{HIDDEN}", text)
+    text = _CURL_LOGIN.sub(
+        lambda m: f"{m[1]}{m[2] or m[3] or m[4]}{mask(m[0][len(m[1] + (m[2] or m[3] or m[4])) :])}", text
+    )
     text = _hide_assignments(text, rules, seen)
-    text = _ELEMENT.sub(lambda m: m[1] + HIDDEN if _needs_hiding(rules.kind_of(m[2]), m[3].strip()) else m[0], text)
-    text = _BEARER.sub(rf"\1{HIDDEN}", text)
-    text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
-    text = _SHAPES.sub(HIDDEN, text)
-    return hide_cards(text, HIDDEN)
+    text = _ELEMENT.sub(
+        lambda m: m[1] + mask(m[3].strip()) if _needs_hiding(rules.kind_of(m[2]), m[3].strip()) else m[0], text
+    )
+    text = _BEARER.sub(lambda m: m[1] + mask(m[0][len(m[1]) :]), text)
+    text = _USERINFO.sub(lambda m: f"{m[1]}{mask(m[2])}@", text)
+    return hide_cards(hide_accounts(_SHAPES.sub(lambda m: _hide_shape(m[0], seen), text), mask), mask)
+
+
+def _hide_shape(text: str, seen: KnownSecrets) -> str:
+    """Remember a secret that its shape reveals: encoded, it has no shape."""
+    seen.add(text)
+    return seen.mask(text)
 
 
 def _needs_hiding(kind: str, text: str) -> bool:
     """Return whether a text under a name of this kind must not be written."""
     number = kind in ("count", "verdict") and re.fullmatch(r"-?[0-9.]+", text) is not None
-    return bool(kind and text) and not number and text not in ("null", "true", "false", HIDDEN)
+    return bool(kind and text) and not number and text not in ("null", "true", "false") and not is_hidden(text)
 
 
 def _hide_arguments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
@@ -287,7 +307,7 @@ def _hide_arguments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
         value = text[match.end() : until].strip()
         if _needs_hiding(kind, value):
             seen.add(value)
-            parts += text[done : match.end()], HIDDEN
+            parts += text[done : match.end()], seen.mask(value)
             done = until
     return "".join(parts) + text[done:]
 
@@ -352,6 +372,6 @@ def _hide_assignments(text: str, rules: NameRules, seen: KnownSecrets) -> str:
             continue
         seen.add(bare)
         quote = value[: len(value) - len(value.lstrip(_QUOTES))]
-        parts += text[done:start], quote, HIDDEN, quote
+        parts += text[done:start], quote, seen.mask(bare), quote
         done = end
     return "".join(parts) + text[done:]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from pokayoke.core.json.values import kind_of
-from pokayoke.core.redaction.known_secrets import HIDDEN
+from pokayoke.core.redaction.known_secrets import is_hidden
 from pokayoke.replay.learn.string_shapes import ShapePiece, common_shape, formats_of, shape_of
 
 MOST_FIELDS: Final = 128
@@ -189,7 +189,7 @@ class Evidence:
             depth: its depth.
         """
         self.all.add(run)
-        if value == HIDDEN:
+        if is_hidden(value):
             return  # it was there, but the recording hides its value
         kind = _KINDS.get(kind_of(value), "null")
         self.kinds.setdefault(kind, OccurrenceCount()).add(run)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import hmac
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any, Final
 from pokayoke.core.contract.correctors import Correctors
 from pokayoke.core.json.pointer import Path
 from pokayoke.core.json.values import equal_json, is_array, is_object
+from pokayoke.core.redaction.keyed_digest import keyed_digest
 from pokayoke.core.schema.facts import SchemaFacts, facts_at, facts_of_child
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, formats_of
@@ -194,7 +194,7 @@ class Pseudonyms:
 
     def _random_bytes(self, text: str) -> Iterator[int]:
         """Yield random bytes without end, the same for the same text."""
-        seed = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+        seed = keyed_digest(self._key, text)
         counter = 0
         while True:
             yield from hashlib.sha256(seed + counter.to_bytes(8, "big")).digest()

@@ -8,8 +8,6 @@ Never: a call whose contract judges it otherwise than the original. Replay of th
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -23,6 +21,7 @@ from pokayoke.core.json.values import is_array, is_object, properties_of
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.html_pages import is_page
 from pokayoke.core.policy import Policy
+from pokayoke.core.redaction.keyed_digest import keyed_digest
 from pokayoke.core.schema.schema import Schema
 from pokayoke.replay.learn.stated_failures import error_prefix
 from pokayoke.replay.recording import Recording
@@ -78,7 +77,7 @@ class Recorder:
 
     def is_sampled(self, run: str) -> bool:
         """Return whether a run is in the sample; cheap, and the same every time."""
-        drawn = hmac.new(self._key, b"run:" + run.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+        drawn = keyed_digest(self._key, f"run:{run}")
         return int.from_bytes(drawn[:8], "big") < self._limit
 
     def record_call(self, call: Recording) -> bool:

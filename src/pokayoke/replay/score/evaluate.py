@@ -28,7 +28,7 @@ from pokayoke.core.intake import Reading, read_arguments, reading_finding
 from pokayoke.core.json.pointer import get_at, parse_pointer
 from pokayoke.core.output.validate import OutputResult, check_output
 from pokayoke.core.policy import Policy
-from pokayoke.core.redaction.known_secrets import HIDDEN
+from pokayoke.core.redaction.known_secrets import holds_hidden
 from pokayoke.replay.learn.stated_failures import has_error_word, leading_error_text, stated_failure
 from pokayoke.replay.recording import Recording
 
@@ -133,7 +133,7 @@ class Judge:
         if prepared.findings:
             first, *also = prepared.findings
             masked = _has_hidden_values(call) and all(
-                HIDDEN in str(_value_at(reading.value, one.at)) for one in prepared.findings
+                holds_hidden(str(_value_at(reading.value, one.at))) for one in prepared.findings
             )
             return CallVerdict(contract.name, contract.id, reading, refusal=first, also=tuple(also), masked=masked)
         certain = (
@@ -200,7 +200,7 @@ def _failure_text(call: Recording, checked: OutputResult, contract: Contract) ->
 def _has_hidden_values(call: Recording) -> bool:
     """True if the recording holds values that were redacted before it was written."""
     given = call.arguments
-    return HIDDEN in given if isinstance(given, str) else HIDDEN in str(given)
+    return holds_hidden(given if isinstance(given, str) else str(given))
 
 
 def _value_at(value: Any, pointer: str) -> Any:

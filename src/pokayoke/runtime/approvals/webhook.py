@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from pokayoke.core.flow.questions import redact_question
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.policy import WEBHOOK_URL, WebhookPolicy
 from pokayoke.core.redaction.redactor import Redactor
@@ -271,24 +272,25 @@ class ConfiguredWebhook:
 
 
 def announcement_body(approval: Approval, redactor: Redactor) -> bytes:
-    """Return a question as JSON for another program: its arguments are redacted.
+    """Return a question as JSON for another program, without secrets.
 
     Args:
         approval: the question.
         redactor: of the trace.
     """
+    shown = redact_question(approval, redactor)
     return msgspec.json.encode(
         {
-            "id": approval.id,
-            "kind": approval.kind,
-            "status": approval.status,
-            "tool": approval.tool,
-            "contract": approval.contract,
-            "arguments": redactor.redact_value(approval.arguments, marks=approval.marks),
-            "why": redactor.redact_value(list(approval.why), marks=approval.marks),
-            "run": approval.run_id,
-            "asked": approval.asked_at,
-            "expires": approval.expires_at,
+            "id": shown.id,
+            "kind": shown.kind,
+            "status": shown.status,
+            "tool": shown.tool,
+            "contract": shown.contract,
+            "arguments": shown.arguments,
+            "why": shown.why,
+            "run": shown.run_id,
+            "asked": shown.asked_at,
+            "expires": shown.expires_at,
         }
     )
 

@@ -40,7 +40,7 @@ _END_MARKERS: Final = (
     (re.compile(rb"^\.\.\.\s*\Z", re.MULTILINE), "the end marker `...`"),
 )
 _LONGEST_VALUE: Final = 60
-_TRACE_FILES: Final = ("path", "sample_path", "sample_key_path")
+_TRACE_FILES: Final = ("path", "redact_key_path", "sample_path", "sample_key_path")
 
 
 def load_policy(source: Source = None) -> Policy:

@@ -8,12 +8,9 @@ Never: a key that others can read.
 
 from __future__ import annotations
 
-import os
 import secrets
-import stat
 from collections import OrderedDict
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,15 +19,14 @@ from msgspec import UNSET
 from pokayoke.core.call import Finding, Raw
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import Policy, TracePolicy
-from pokayoke.errors import ConfigurationError
 from pokayoke.replay.recording import Recording
 from pokayoke.replay.sample.recorder import Recorder
+from pokayoke.runtime.files.key_file import KEY_BYTES, load_key
 from pokayoke.runtime.trace.file import TraceFile
 
 if TYPE_CHECKING:
     from pokayoke.runtime.trace.completed_call import CompletedCall
 
-_KEY_BYTES: Final = 32
 _REMEMBERED: Final = 1_024
 
 
@@ -48,7 +44,7 @@ class Sampler:
         """Open the file and load the key."""
         assert policy.sample_path is not None, "a sampler needs a path"
         key = policy.sample_key_path
-        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else _load_key(Path(key))
+        self._key = secrets.token_bytes(KEY_BYTES) if key is None else load_key(Path(key), "trace.sample_key_path")
         self._share = policy.sample_share
         self._file = TraceFile(
             policy.sample_path, max_bytes=policy.max_bytes, backups=policy.backups, option="trace.sample_path"
@@ -120,48 +116,3 @@ class Sampler:
 
 def _decode_body(body: str | bytes) -> str:
     return body if isinstance(body, str) else body.decode("utf-8", "replace")
-
-
-def _load_key(path: Path) -> bytes:
-    """Return the key from a file that only its owner may read; create one if there is none."""
-    if not path.exists():
-        try:
-            _make_key(path)
-        except OSError as error:
-            raise ConfigurationError(f"trace.sample_key_path {str(path)!r} cannot be made: {error.strerror}.") from None
-    return _read_key(path)
-
-
-def _make_key(path: Path) -> None:
-    """Create a key that is never visible half-written; of processes that do so at once, the first one wins."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
-        with suppress(FileExistsError):
-            os.link(draft, path)
-    finally:
-        draft.unlink()
-
-
-def _read_key(path: Path) -> bytes:
-    try:
-        open_to = stat.S_IMODE(path.stat().st_mode) & 0o077
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"trace.sample_key_path {str(path)!r} cannot be read: {error.strerror}.") from None
-    if open_to:
-        raise ConfigurationError(
-            f"trace.sample_key_path {str(path)!r} can be read by others, who could then test guesses: chmod 600 it."
-        )
-    try:
-        key = bytes.fromhex(text.decode("ascii").strip())
-    except ValueError:
-        key = b""
-    if len(key) < _KEY_BYTES:
-        raise ConfigurationError(
-            f"trace.sample_key_path {str(path)!r} holds no key: expected {2 * _KEY_BYTES} hexadecimal digits, as "
-            f"`openssl rand -hex {_KEY_BYTES}` prints. Remove the file, and one is made."
-        )
-    return key

@@ -42,6 +42,7 @@ from pokayoke.runtime.trace.line import (
 )
 from pokayoke.runtime.trace.log import LOGGED_EVENTS, log_event, log_problem
 from pokayoke.runtime.trace.observers import Observer, notify_observers, public_event
+from pokayoke.runtime.trace.redaction import build_redactor
 from pokayoke.runtime.trace.ring import PendingEvent
 
 _BUFFER_BYTES: Final = 65_536
@@ -98,10 +99,10 @@ class Trace:
         """Open what a changed policy names. The returned function puts it in force, and cannot fail.
 
         Raises:
-            ConfigurationError: the new file cannot be written.
+            ConfigurationError: the new file cannot be written, or the key of the tags not be used.
             PolicyError: a redaction pattern cannot be used.
         """
-        built = Redactor(policy.redact_fields, policy.redact_patterns, self._own)
+        built = build_redactor(policy, self._own)
         before, opened = self._policy, self._file
         place = (policy.path, policy.max_bytes, policy.backups)
         if before is None or place != (before.path, before.max_bytes, before.backups):
@@ -316,9 +317,7 @@ class Trace:
         for recorded in events:
             event = recorded.event
             # A value found under a secret name must be searched for in every later payload of the run.
-            if recorded.common and (
-                not recorded.payloads or (harmless and not (secrets and secrets.get(event.get("run_id"))))
-            ):
+            if recorded.common and harmless and not (secrets and secrets.get(event.get("run_id"))):
                 try:
                     lines.append(
                         orjson.dumps(event, orjson_default, orjson.OPT_APPEND_NEWLINE)[:-1]
@@ -338,11 +337,11 @@ class Trace:
         texts: list[bytes] = []
         ids: list[str] = []
         for recorded in events:
-            if recorded.payloads and recorded.common:
+            if recorded.common:
                 texts += recorded.payloads
-                ids.append(str(recorded.event.get("call_id")))
+                ids += (str(recorded.event.get("call_id")), str(recorded.event.get("run_id")))
         try:
-            return not texts or self.redactor.is_clean(b"\n".join([*texts, to_utf8("\n".join(ids))]))
+            return not ids or self.redactor.is_clean(b"\n".join([*texts, to_utf8("\n".join(ids))]))
         except Exception:  # noqa: BLE001 - not UTF-8: each event is searched by itself
             return False
 
