@@ -86,6 +86,7 @@ LAUNCHERS = [
     ("script beside python", "pokayoke", "/venv/bin/python", {}, {"pokayoke": "/other/pokayoke"}, ("/venv/bin/pokayoke",)),
     ("windows", r"C:\py\Scripts\pokayoke", r"C:\py\python.exe", {}, {r"C:\py\Scripts\pokayoke": "/py/Scripts/pokayoke.exe"}, ("/py/Scripts/pokayoke.exe",)),
     ("module", "/venv/lib/pokayoke/__main__.py", "/venv/bin/python", {}, {}, ("/venv/bin/python", "-m", "pokayoke")),
+    ("module of a python named by a long way", "/v/pokayoke/__main__.py", "/x/../venv/bin/python", {}, {}, ("/venv/bin/python", "-m", "pokayoke")),
     ("command string", "-c", "/venv/bin/python", {}, {}, ("/venv/bin/python", "-m", "pokayoke")),
     ("another program", "/venv/bin/pytest", "/venv/bin/python", {}, {}, ("/venv/bin/python", "-m", "pokayoke")),
     ("uvx", "/c/uv/archive-v0/Xy/bin/pokayoke", "/c/uv/archive-v0/Xy/bin/python", {"UV": "/bin/uv"}, {}, ("/bin/uv", "tool", "run", "--from", PACKAGE, "pokayoke")),
@@ -125,7 +126,7 @@ def write_program(path, text):
     ("text", "said"),
     [
         ("print('pokayoke 0.0.1')", "does not show the gateway"),
-        ("raise SystemExit('no \\x1b such command')", r"exit code 1\): no"),
+        ("raise SystemExit('no \\x1b such command')", r"exit code 1\)\. .* It said: no"),
         ("import sys; sys.exit(3)", "exit code 3"),
     ],
 )

@@ -54,7 +54,7 @@ def find_launcher(
             return (os.path.abspath(found),)  # noqa: PTH100 - a link stays one: what it points to has no environment
     if not python:
         raise ConfigurationError("this process cannot be started again. Name what starts pokayoke with --launcher")
-    return (python, "-m", _SCRIPT)
+    return (os.path.normpath(python), "-m", _SCRIPT)
 
 
 def check_launcher(words: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -75,6 +75,6 @@ def check_launcher(words: Sequence[str], environ: Mapping[str, str]) -> None:
     if done.returncode or b"pokayoke mcp" not in done.stdout:
         told = (done.stderr or done.stdout)[-_TAIL:].decode(errors="replace").strip()
         raise ConfigurationError(
-            f"`{said} mcp --help` does not show the gateway (exit code {done.returncode}): {told}. "
-            "Name another with --launcher"
+            f"`{said} mcp --help` does not show the gateway (exit code {done.returncode}). "
+            f"Name another with --launcher. It said: {told}"
         )

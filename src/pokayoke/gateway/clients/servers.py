@@ -156,7 +156,7 @@ def _read_entry(name: str, path: Path, entry: Any) -> ServerEntry:
             name,
             path,
             is_remote=True,
-            problem="the client reaches it by its address, and only a command can be wrapped",
+            problem="the client reaches it by its address; only a command can be wrapped, see `pokayoke gateway`",
         )
     return ServerEntry(name, path, problem="it has no command")
 
