@@ -37,7 +37,7 @@ from pokayoke.gateway.clients.installation import (
     find_installed_gateway,
     plan_installation,
 )
-from pokayoke.gateway.clients.launcher import check_launcher, find_launcher
+from pokayoke.gateway.clients.launcher import check_launcher, find_launcher, find_package
 from pokayoke.gateway.clients.locations import data_folder
 from pokayoke.gateway.clients.wrapping import Gateway
 
@@ -130,7 +130,7 @@ def _needs_a_person(state: ServerState) -> bool:
 
 def _choose_launcher(given: str | None) -> tuple[str, ...]:
     if given is None:
-        return find_launcher(sys.argv[0], sys.executable, __version__, os.environ, shutil.which)
+        return find_launcher(sys.argv[0], sys.executable, find_package(__version__), os.environ, shutil.which)
     try:
         # A backslash is a part of the path on Windows, and quotes stay around the words there.
         words = [word.strip('"') for word in shlex.split(given, posix=os.name != "nt")]

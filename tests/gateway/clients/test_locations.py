@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pokayoke.errors import ConfigurationError
-from pokayoke.gateway.clients.launcher import check_launcher, find_launcher
+from pokayoke.gateway.clients.launcher import check_launcher, find_launcher, find_package
 from pokayoke.gateway.clients.locations import CLIENTS, data_folder, locate_configuration
 
 WINDOWS = {"APPDATA": r"C:\Users\ann\AppData\Roaming", "LOCALAPPDATA": r"C:\Users\ann\AppData\Local"}
@@ -102,17 +102,38 @@ LAUNCHERS = [
 @pytest.mark.parametrize(("program", "python", "environ", "programs", "words"), [row[1:] for row in LAUNCHERS], ids=[row[0] for row in LAUNCHERS])  # fmt: skip
 def test_what_starts_pokayoke_again(program, python, environ, programs, words):
     """Each way to install it gives absolute words; an environment that will be deleted is not among them."""
-    found = find_launcher(
-        program, python, "1.2", environ, lambda name: {one: one for one in THERE}.get(name) or programs.get(name)
-    )
+    found = find_launcher(program, python, PACKAGE, environ, {**{path: path for path in THERE}, **programs}.get)
     assert found == words
     assert os.path.isabs(found[0]) or found[0].startswith("C:")
+
+
+ORIGINS = [
+    (None, "pokayoke==1.2"),
+    ('{"url": "file:///src/pokayoke", "dir_info": {"editable": true}}', "pokayoke @ file:///src/pokayoke"),
+    ('{"url": "https://x/pokayoke.whl", "archive_info": {}}', "pokayoke @ https://x/pokayoke.whl"),
+    (
+        '{"url": "https://x/p.git", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}',
+        "pokayoke @ git+https://x/p.git@ab12",
+    ),
+]
+
+
+@pytest.mark.parametrize(("recorded", "package"), ORIGINS)
+def test_an_installer_is_asked_for_what_is_installed(tmp_path, monkeypatch, recorded, package):
+    """Its version where it came from a registry, otherwise the place it came from."""
+    folder = tmp_path / "pokayoke-1.2.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: pokayoke\nVersion: 1.2\n")
+    if recorded:
+        (folder / "direct_url.json").write_text(recorded)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert find_package("1.2") == package
 
 
 def test_a_process_without_an_interpreter_says_what_to_do():
     """Inside another program Python does not know itself."""
     with pytest.raises(ConfigurationError, match="--launcher"):
-        find_launcher("-c", "", "1.2", {}, lambda name: None)
+        find_launcher("-c", "", PACKAGE, {}, lambda name: None)
 
 
 def write_program(path, text):

@@ -7,10 +7,12 @@ Never: a path that is deleted when this process ends, or words that were not tri
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -24,17 +26,17 @@ _TAIL: Final = 400
 
 
 def find_launcher(
-    program: str, python: str, version: str, environ: Mapping[str, str], find_program: Callable[[str], str | None]
+    program: str, python: str, package: str, environ: Mapping[str, str], find_program: Callable[[str], str | None]
 ) -> tuple[str, ...]:
     """Return the words that start this pokayoke again.
 
-    `uvx` and `pipx run` build an environment that a cleaning deletes: there the words start them, with this version. A
+    `uvx` and `pipx run` build an environment that a cleaning deletes: there the words start them, with this package. A
     script is named by its path. Anything else is `python -m pokayoke`.
 
     Args:
         program: the first word of this process (`sys.argv[0]`).
         python: its interpreter (`sys.executable`).
-        version: of the package.
+        package: what an installer is asked for, see `find_package`.
         environ: its environment variables; uv names itself there (`UV`).
         find_program: returns the absolute path of a program, as `shutil.which` does.
 
@@ -42,7 +44,6 @@ def find_launcher(
         ConfigurationError: this process cannot be started again.
     """
     parts = PurePosixPath(python.replace("\\", "/")).parts
-    package = f"pokayoke=={version}"
     if any(map(_UV_CACHE.fullmatch, parts)) and (uv := environ.get("UV") or find_program("uv")):
         return (uv, "tool", "run", "--from", package, _SCRIPT)
     if "pipx" in parts and ".cache" in parts and (pipx := find_program("pipx")):
@@ -55,6 +56,23 @@ def find_launcher(
     if not python:
         raise ConfigurationError("this process cannot be started again. Name what starts pokayoke with --launcher")
     return (os.path.normpath(python), "-m", _SCRIPT)
+
+
+def find_package(version: str) -> str:
+    """Return the requirement that installs this pokayoke again: its version, or the place that it was installed from.
+
+    Source: PEP 610, Recording the Direct URL Origin of installed distributions.
+    """
+    try:
+        recorded = metadata.distribution(_SCRIPT).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        recorded = None
+    if not recorded:
+        return f"{_SCRIPT}=={version}"
+    origin = json.loads(recorded)
+    if "vcs_info" in origin:
+        return f"{_SCRIPT} @ {origin['vcs_info']['vcs']}+{origin['url']}@{origin['vcs_info']['commit_id']}"
+    return f"{_SCRIPT} @ {origin['url']}"
 
 
 def check_launcher(words: Sequence[str], environ: Mapping[str, str]) -> None:
