@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, assert_type
 
+import httpx2
+
 import pokayoke
 from pokayoke import (
     Contract,
@@ -17,6 +19,7 @@ from pokayoke import (
     Run,
     ToolCall,
     Verdict,
+    urls,
 )
 
 
@@ -30,6 +33,20 @@ def look_up(customer_id: str, limit: Annotated[int, "how many"] = 10) -> dict[st
 async def save(customer_id: str, target: str) -> dict[str, Any]:
     """Save a report."""
     return {"id": customer_id, "target": target}
+
+
+@pokayoke.tool(effect="read", urls={"url": pokayoke.UrlRule(hosts=("*.example.com",))})
+def fetch(url: pokayoke.ConfinedUrl) -> str:
+    """Fetch a page."""
+    with url.open_client(limits=urls.HttpLimits(seconds=5)) as client:
+        assert_type(client, httpx2.Client)
+        return client.get(url).text
+
+
+def unpack(archive: pokayoke.ConfinedPath, to: pokayoke.ConfinedPath) -> None:
+    """Unpack an archive."""
+    limits = pokayoke.ArchiveLimits(members=10)
+    assert_type(pokayoke.extract_archive(archive, to, limits=limits), list[pokayoke.ConfinedPath])
 
 
 assert_type(look_up("C-1", limit=3), dict[str, Any])

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.gate.urls import parse_url
@@ -62,7 +64,7 @@ class ConfinedUrl(str):
         return core_schema.no_info_wrap_validator_function(keep_confined, text, json_schema_input_schema=text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ConfinedUrl, (str(self), self.rule)
+        return _restore_url, (str(self), msgspec.structs.asdict(self.rule))
 
     def open_client(self, **options: Any) -> httpx2.Client:
         """Return an HTTP client under this URL's rule; see `pokayoke.urls.open_client`."""
@@ -75,6 +77,11 @@ class ConfinedUrl(str):
         from pokayoke.runtime.network.client import open_async_client  # noqa: PLC0415 - needs the extra
 
         return open_async_client(self.rule, **options)
+
+
+def _restore_url(url: str, rule: dict[str, Any]) -> ConfinedUrl:
+    """Return a URL that was pickled. Its rule is written as plain values, which no version of a library explains."""
+    return ConfinedUrl(url, UrlRule(**rule))
 
 
 def confine_url(url: Any, rule: UrlRule) -> ConfinedUrl:
