@@ -29,6 +29,7 @@ _COMMANDS: Final = (
     "install",
     "uninstall",
     "status",
+    "mcp",
 )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from pokayoke.core.call import Outcome, ToolCall
-from pokayoke.core.flow.steps import ToolNotStarted
+from pokayoke.core.flow.steps import Returned, ToolNotStarted
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.state.words import say
@@ -25,6 +25,7 @@ from pokayoke.errors import StoreError, ToolError
 from pokayoke.gateway.listing import ListingSettings, ToolListing
 from pokayoke.gateway.messages.results import LEDGER_KEY, Era, build_result, error_result, mark_result
 from pokayoke.gateway.runs import Caller, GatewayRuns
+from pokayoke.runtime.driver.late_result import record_late_result
 from pokayoke.runtime.guard.guard import Guard
 from pokayoke.runtime.run.run import Run
 from pokayoke.runtime.run.ticket import Ticket
@@ -154,7 +155,7 @@ class Interceptor:
             pending: from `begin`.
             result: of the server's answer, whatever it is.
         """
-        run, ticket = _opened(pending)
+        run, ticket = _require_open(pending)
         if interim_kind(result) == "input":
             # By the protocol the exchange ends here, and the client calls again with what the server wants to know.
             run.finish(ticket, error=ToolNotStarted("its server asks for something first"))
@@ -165,7 +166,7 @@ class Interceptor:
 
     async def afinish(self, pending: PendingCall, result: Any) -> dict[str, Any]:
         """`finish` for asynchronous code."""
-        run, ticket = _opened(pending)
+        run, ticket = _require_open(pending)
         if interim_kind(result) == "input":
             await run.afinish(ticket, error=ToolNotStarted("its server asks for something first"))
             return cast("dict[str, Any]", result)
@@ -180,14 +181,14 @@ class Interceptor:
             The client's result, as clients show it to the model, which they do not do with an error. None if the error
             is one of the protocol that clients handle: it goes to the client as it is.
         """
-        run, ticket = _opened(pending)
+        run, ticket = _require_open(pending)
         reason, passes = read_error(error)
         answer = self._conclude(pending, run.finish(ticket, error=reason), None)
         return None if passes else answer
 
     async def afinish_error(self, pending: PendingCall, error: Any) -> dict[str, Any] | None:
         """`finish_error` for asynchronous code."""
-        run, ticket = _opened(pending)
+        run, ticket = _require_open(pending)
         reason, passes = read_error(error)
         answer = self._conclude(pending, await run.afinish(ticket, error=reason), None)
         return None if passes else answer
@@ -199,13 +200,31 @@ class Interceptor:
             pending: from `begin`.
             error: `ToolNotStarted` if the server never got the request; else `ServerGoneError`: a write is in doubt.
         """
-        run, ticket = _opened(pending)
+        run, ticket = _require_open(pending)
         return self._conclude(pending, run.finish(ticket, error=error), None)
 
     async def aabandon(self, pending: PendingCall, error: Exception) -> dict[str, Any]:
         """`abandon` for asynchronous code."""
-        run, ticket = _opened(pending)
+        run, ticket = _require_open(pending)
         return self._conclude(pending, await run.afinish(ticket, error=error), None)
+
+    def record_late(self, pending: PendingCall, result: Any) -> None:
+        """Note what comes back of a call that was abandoned: its doubt is settled, and nothing is delivered."""
+        run, ticket = _require_open(pending)
+        if is_tool_result(result):
+            admitted = ticket.admitted
+            record_late_result(run, admitted.plan.contract, admitted.claim, Returned(_checked_parts(result)))
+
+    def is_write(self, name: Any) -> bool:
+        """Return whether a call of this name may have to claim its effect, so that it waits for the ledger's disk."""
+        contract = self.guard.snapshot.find_contract(name) if isinstance(name, str) else None
+        return contract is not None and contract.effect != "read"
+
+    def knows_tool(self, name: Any) -> bool:
+        """Return whether a name leads to a tool that was listed, approved or not."""
+        if not isinstance(name, str):
+            return True
+        return self.guard.snapshot.find_contract(name) is not None or self.tools.find_refusal(name) is not None
 
     # -- questions to a person ----------------------------------------------------------------------
 
@@ -355,7 +374,7 @@ def _no_result() -> ToolError:
     return ToolError(_NO_RESULT, effect="unknown")
 
 
-def _opened(pending: PendingCall) -> tuple[Run, Ticket]:
+def _require_open(pending: PendingCall) -> tuple[Run, Ticket]:
     assert pending.run is not None, "a call that has ended has its answer"
     assert pending.ticket is not None, "a call that has ended has its answer"
     return pending.run, pending.ticket

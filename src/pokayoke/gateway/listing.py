@@ -143,9 +143,12 @@ class ToolListing:
     def _pin(self, entry: Mapping[str, Any]) -> None:
         name = entry["name"]
         own = dict(self._settings.fields.get(name, {}))
-        contract = Contract.from_mcp(
-            entry, trusted_hints=self._settings.trust_hints, **{"timeout": self._settings.deadline, **own}
-        )
+        fields: dict[str, Any] = {"timeout": self._settings.deadline}
+        hints = entry.get("annotations")
+        if self._is_lenient or (is_object(hints) and hints.get("readOnlyHint") is True and own.get("effect") is None):
+            # A word that is not trusted lifts no protection; but what says that it only reads may be read twice.
+            fields["repeats"] = "each"
+        contract = Contract.from_mcp(entry, trusted_hints=self._settings.trust_hints, **{**fields, **own})
         self._contracts[name] = contract
         self._pinned[name] = entry
         self._refused.pop(name, None)
