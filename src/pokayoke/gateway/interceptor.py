@@ -32,10 +32,8 @@ from pokayoke.runtime.run.ticket import Ticket
 
 Interim = Literal["input", "task"]
 
-# JSON-RPC 2.0: the request was not understood, so no tool has begun.
-_NOT_STARTED_CODES: Final = frozenset((-32700, -32600, -32601, -32602))
 _PROTOCOL_CODES: Final = range(-32099, -32019)
-"""Errors that a client of the protocol handles by itself, such as a URL that a person has to open first."""
+"""Errors after which clients send the call once more, such as a URL that a person has to open first."""
 _NO_RESULT: Final = "its server answered with something that is no result of a tool"
 
 
@@ -333,8 +331,9 @@ def read_error(error: Any) -> tuple[Exception, bool]:
     code, said = known.get("code"), known.get("message")
     text = said if isinstance(said, str) and said else "its server gave no reason"
     passes = isinstance(code, int) and code in _PROTOCOL_CODES
-    if passes or code in _NOT_STARTED_CODES:
-        return ToolNotStarted(text[:300], blame="model"), passes
+    if passes:
+        return ToolNotStarted(text[:300], blame="model"), True
+    # No code proves that nothing has happened: the body of a tool may raise each of them.
     return ToolError(text[:1_000], effect="unknown"), False
 
 

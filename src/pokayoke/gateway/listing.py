@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from pokayoke.core.contract.contract import Contract
@@ -143,12 +143,13 @@ class ToolListing:
     def _pin(self, entry: Mapping[str, Any]) -> None:
         name = entry["name"]
         own = dict(self._settings.fields.get(name, {}))
-        fields: dict[str, Any] = {"timeout": self._settings.deadline}
+        fields = {"timeout": self._settings.deadline, **own}
+        contract = Contract.from_mcp(entry, trusted_hints=self._settings.trust_hints, **fields)
         hints = entry.get("annotations")
-        if self._is_lenient or (is_object(hints) and hints.get("readOnlyHint") is True and own.get("effect") is None):
-            # A word that is not trusted lifts no protection; but what says that it only reads may be read twice.
-            fields["repeats"] = "each"
-        contract = Contract.from_mcp(entry, trusted_hints=self._settings.trust_hints, **{**fields, **own})
+        claims_read = is_object(hints) and hints.get("readOnlyHint") is True and "effect" not in own
+        if contract.effect != "read" and contract.repeats is None and (claims_read or self._is_lenient):
+            # A word that is not trusted lifts no protection; but what says that it only reads may be read once more.
+            contract = replace(contract, repeats="each")
         self._contracts[name] = contract
         self._pinned[name] = entry
         self._refused.pop(name, None)

@@ -41,21 +41,19 @@ from pokayoke.gateway.messages.json_rpc import (
     result_line,
     splice_result,
 )
+from pokayoke.gateway.messages.questions import asking_result, split_answer
 from pokayoke.gateway.messages.results import Era, error_result
 from pokayoke.gateway.runs import Caller
 from pokayoke.gateway.stdio.exchange import Exchange
 from pokayoke.gateway.stdio.line_streams import LongLine
+from pokayoke.gateway.stdio.own_listing import OwnListing
+from pokayoke.gateway.tasks import TaskResults, task_id
 from pokayoke.runtime.driver.sync import CallerGoneError
 
 _MOST_OPEN: Final = 10_000
 _MOST_LATE: Final = 1_000
-_MOST_TASKS: Final = 1_000
 _WORKERS: Final = 8
-_LISTING_SECONDS: Final = 30.0
 _ASKING_SECONDS: Final = 600.0
-_ENDED_TASKS: Final = frozenset(("completed", "failed", "cancelled"))
-_ASK_KEY: Final = "pokayoke"
-_STATE: Final = "pokayoke:"
 _GONE: Final = "its server {}"
 _UNREADABLE: Final = "its server sent an answer that cannot be read"
 
@@ -111,9 +109,8 @@ class Conversation:
         self._server_asks: set[Id] = set()
         self._asks: dict[Id, Exchange] = {}
         self._own: dict[Id, Callable[[Message], None]] = {}
-        self._tasks: OrderedDict[str, PendingCall] = OrderedDict()
-        self._unlisted: list[Exchange] = []
-        self._is_listed = self._is_listing = self._has_asked = False
+        self._tasks = TaskResults(interceptor)
+        self._listing = OwnListing(interceptor, self._ask_own, self._take_call)
         self._mark, self._numbers = secrets.token_hex(4), itertools.count()
         self._workers: ThreadPoolExecutor | None = None
         self._can_ask = False
@@ -154,12 +151,9 @@ class Conversation:
         with self._lock:
             left = list(self._open.values())
             self._open.clear()
-            tasks = list(self._tasks.values())
-            self._tasks.clear()
         for one in left:
             self._abandon(one, CallerGoneError())
-        for pending in tasks:
-            self._guard.abandon(pending, CallerGoneError())
+        self._tasks.abandon_all(CallerGoneError())
         if self._workers is not None:
             self._workers.shutdown(wait=True)
         self._guard.runs.close()
@@ -203,23 +197,18 @@ class Conversation:
             self._server_asks.clear()
             self._late.clear()
             self._own.clear()
-            self._is_listed = self._is_listing = self._has_asked = False
-            unlisted, self._unlisted = self._unlisted, []
-            tasks = list(self._tasks.values())
-            self._tasks.clear()
         for one in lost:
             self._answer_lost(one, _GONE.format(reason))
-        for pending in tasks:
-            self._guard.abandon(pending, ServerGoneError(reason))
-        for one in unlisted:
-            self._list_first(one)
+        self._tasks.abandon_all(ServerGoneError(reason))
+        for one in self._listing.note_change():
+            self._listing.take_call(one, self._caller(one))
 
     def server_failed(self, reason: str) -> None:
         """Answer every request: the server cannot be started again."""
         with self._lock:
             lost = list(self._open.values())
             self._open.clear()
-            self._unlisted.clear()
+        self._listing.drop(lost)
         for one in lost:
             self._answer_lost(one, _GONE.format(reason))
 
@@ -229,6 +218,9 @@ class Conversation:
         with self._lock:
             self._own[False, ident] = then
         return dump_message({"jsonrpc": "2.0", "id": ident, "method": method, "params": dict(params)})
+
+    def _ask_own(self, method: str, params: dict[str, Any], then: Callable[[Message], None]) -> bool:
+        return self._server.send_line(self.ask_server(method, params, then))
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -244,9 +236,7 @@ class Conversation:
                     self._asks.pop(one.asked, None)
                 if one.sent_at is not None:
                     self._remember_late(one)
-            if any(one in over for one in self._unlisted):
-                self._unlisted = [one for one in self._unlisted if one not in over]
-                self._is_listing = False
+        self._listing.drop(over)
         is_silent = any(one.sent_at is not None and self._heard_at < one.sent_at for one in over)
         for one in over:
             if one.asked is not None and one.pending is not None and one.pending.answer is not None:
@@ -285,7 +275,7 @@ class Conversation:
         if problem is not None:
             self._to_client(error_line(message.id[1], INVALID_REQUEST, problem))
         elif message.method == "tools/call":
-            self._list_first(exchange)
+            self._listing.take_call(exchange, self._caller(exchange))
         else:
             if message.method == "initialize":
                 self._can_ask = can_elicit(message.params.get("capabilities"))
@@ -303,9 +293,9 @@ class Conversation:
         ident = message.id
         with self._lock:
             asked = None if ident is None else self._asks.pop(ident, None)
-            is_awaited = ident in self._server_asks
-            if is_awaited and ident is not None:
-                self._server_asks.discard(ident)
+            is_awaited = ident is not None and ident in self._server_asks
+            if is_awaited:
+                self._server_asks -= {ident}
                 now = time.monotonic()
                 for one in self._open.values():
                     one.deadline = now + one.seconds
@@ -331,50 +321,6 @@ class Conversation:
 
     # -- calls ------------------------------------------------------------------------------------------
 
-    def _list_first(self, exchange: Exchange) -> None:
-        """Take a call; ask the server first about a tool that is not listed, or may be listed otherwise by now."""
-        known = self._guard.knows_tool(exchange.message.params.get("name"))
-        with self._lock:
-            is_ready = self._has_asked or (known and self._is_listed)
-            starts = not is_ready and not self._is_listing
-            if not is_ready:
-                self._unlisted.append(exchange)
-                self._is_listing = True
-        if is_ready:
-            self._take_call(exchange)
-        elif starts:
-            self._ask_listing(exchange, None)
-
-    def _ask_listing(self, exchange: Exchange, cursor: Any) -> None:
-        meta = exchange.message.params.get("_meta")
-        about = (
-            {key: meta[key] for key in meta if key.startswith("io.modelcontextprotocol/")} if is_object(meta) else {}
-        )
-        params: dict[str, Any] = {"_meta": about} if about else {}
-        if cursor is not None:
-            params["cursor"] = cursor
-
-        def take_page(message: Message) -> None:
-            result = message.value.get("result")
-            following = result.get("nextCursor") if is_object(result) else None
-            if is_object(result):
-                self._guard.take_listing(result, self._caller(exchange), exchange.era)
-            if isinstance(following, str) and following and following != cursor:
-                self._ask_listing(exchange, following)
-                return
-            with self._lock:
-                self._is_listing, self._is_listed, self._has_asked = False, True, True
-                waiting, self._unlisted = self._unlisted, []
-            for one in waiting:
-                self._take_call(one)
-
-        if not self._server.send_line(self.ask_server("tools/list", params, take_page)):
-            with self._lock:
-                self._is_listing = False
-                waiting, self._unlisted = self._unlisted, []
-            for one in waiting:
-                self._take_call(one)
-
     def _take_call(self, exchange: Exchange) -> None:
         if self._guard.guard.store.durable and self._guard.is_write(exchange.message.params.get("name")):
             self._run(lambda: self._begin_call(exchange))
@@ -384,7 +330,7 @@ class Conversation:
     def _begin_call(self, exchange: Exchange) -> None:
         params, said = exchange.message.params, None
         if exchange.era == "modern":
-            params, said = _split_own_answer(params)
+            params, said = split_answer(params)
         pending = self._guard.begin(params, self._caller(exchange), era=exchange.era, request_id=str(exchange.plain_id))
         if said is not None and pending.approval == said[0]:
             pending = self._guard.answer_question(pending, said[1])
@@ -415,9 +361,7 @@ class Conversation:
         if question is None:
             return False
         if exchange.era == "modern":
-            request = {"method": "elicitation/create", "params": {**question, "mode": "form"}}
-            asks = {"resultType": "input_required", "inputRequests": {_ASK_KEY: request}}
-            self._answer(exchange, {**asks, "requestState": f"{_STATE}{pending.approval}"})
+            self._answer(exchange, asking_result(question, pending.approval))
             return True
         ident = f"pokayoke-{self._mark}-{next(self._numbers)}"
         with self._lock:
@@ -451,8 +395,8 @@ class Conversation:
             return
         result = message.value.get("result")
         kind = interim_kind(result)
-        if kind == "task" and (task := _task_id(result)) is not None:
-            self._keep_task(task, pending)
+        if kind == "task" and (task := task_id(result)) is not None:
+            self._tasks.keep(task, pending)
             self._to_client(line)
             return
         answer = self._guard.finish(pending, result)
@@ -466,51 +410,14 @@ class Conversation:
         self._told_final = True
         self._to_client(dump_message({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
 
-    # -- tasks --------------------------------------------------------------------------------------------
-
-    def _keep_task(self, task: str, pending: PendingCall) -> None:
-        with self._lock:
-            self._tasks[task] = pending
-            oldest = self._tasks.popitem(last=False)[1] if len(self._tasks) > _MOST_TASKS else None
-        if oldest is not None:
-            self._guard.abandon(oldest, ServerGoneError("too many tasks are open"))
-
-    def _judge_task(self, task: str, result: Any, era: Era) -> dict[str, Any]:
-        """Return the result of a task for the client. One of a call that nobody knows cannot be checked."""
-        with self._lock:
-            pending = self._tasks.pop(task, None)
-        if pending is not None:
-            return self._guard.finish(pending, result)
-        if self._guard.guard.policy.mode == "monitor" and is_object(result):
-            return result
-        return error_result(
-            "The result of this task is withheld: its call is not known here, so nothing checks it.", era=era
-        )
-
     def _take_task_answer(self, exchange: Exchange, message: Message, line: bytes) -> None:
         task, result = exchange.message.params.get("taskId"), message.value.get("result")
         if not is_object(result) or not isinstance(task, str):
             self._to_client(line)
             return
-        if exchange.message.method == "tasks/result":
-            judged = self._judge_task(task, result, exchange.era)
-            if "_meta" in result:
-                judged = {**judged, "_meta": {**result["_meta"], **judged.get("_meta", {})}}
-            self._to_client(splice_result(line, message, judged))
-            return
-        inner = self._splice_task(task, result, exchange.era)
-        self._to_client(line if inner is result else splice_result(line, message, inner))
-
-    def _splice_task(self, task: str, state: dict[str, Any], era: Era) -> dict[str, Any]:
-        """Return the state of a task with a judged result, if it brings one; settle one that ended without."""
-        if is_object(state.get("result")):
-            return {**state, "result": self._judge_task(task, state["result"], era)}
-        if state.get("status") in _ENDED_TASKS and ("error" in state or state.get("status") == "cancelled"):
-            with self._lock:
-                pending = self._tasks.pop(task, None)
-            if pending is not None:
-                self._guard.abandon(pending, ServerGoneError(f"its task is {state.get('status')}"))
-        return state
+        judge = self._tasks.judge_result if exchange.message.method == "tasks/result" else self._tasks.judge_state
+        judged = judge(task, result, exchange.era)
+        self._to_client(line if judged is result else splice_result(line, message, judged))
 
     # -- messages of the server ---------------------------------------------------------------------------
 
@@ -532,12 +439,12 @@ class Conversation:
     def _take_server_notification(self, message: Message, line: bytes) -> None:
         params = message.params
         if message.method == "notifications/tools/list_changed":
-            with self._lock:
-                self._is_listed = self._has_asked = False
+            for one in self._listing.note_change():
+                self._listing.take_call(one, self._caller(one))
         elif message.method == "notifications/progress":
             self._extend(params.get("progressToken"))
         elif message.method == "notifications/tasks" and isinstance(params.get("taskId"), str):
-            judged = self._splice_task(params["taskId"], params, self._era)
+            judged = self._tasks.judge_state(params["taskId"], params, self._era)
             if judged is not params:
                 line = dump_message({**message.value, "params": judged})
         self._to_client(line)
@@ -582,8 +489,8 @@ class Conversation:
                 self._finish_call(exchange, message, line)
         elif method == "tools/list" and is_object(result := message.value.get("result")):
             shown = self._guard.take_listing(result, self._caller(exchange), exchange.era)
-            with self._lock:
-                self._is_listed = self._is_listed or not result.get("nextCursor")
+            if not result.get("nextCursor"):
+                self._listing.note_listed()
             self._to_client(line if shown is result else splice_result(line, message, shown))
         elif method in ("tasks/get", "tasks/result"):
             self._run(lambda: self._take_task_answer(exchange, message, line))
@@ -671,27 +578,7 @@ def _is_answer(one: Message | BadLine) -> bool:
     return isinstance(one, Message) and one.kind == "response"
 
 
-def _task_id(result: Any) -> str | None:
-    """Return the id of the task in an answer to a call: of either era."""
-    if not is_object(result):
-        return None
-    task = result.get("task")
-    ident = task.get("taskId") if is_object(task) else result.get("taskId")
-    return ident if isinstance(ident, str) else None
-
-
 def _cancel_line(ident: Any, reason: str) -> bytes:
     return dump_message(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": ident, "reason": reason}}
     )
-
-
-def _split_own_answer(params: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, Any] | None]:
-    """Return the parameters without the part of our own question; and that: the question's id, and its answer."""
-    state = params.get("requestState")
-    if not isinstance(state, str) or not state.startswith(_STATE):
-        return params, None
-    answers = params.get("inputResponses")
-    said = answers.get(_ASK_KEY) if is_object(answers) else None
-    left = {key: value for key, value in params.items() if key not in ("requestState", "inputResponses")}
-    return left, (state.removeprefix(_STATE), said)

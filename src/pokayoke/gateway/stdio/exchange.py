@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pokayoke.core.json.values import is_object
 from pokayoke.gateway.interceptor import PendingCall
 from pokayoke.gateway.messages.json_rpc import Id, Message
 from pokayoke.gateway.messages.results import Era
@@ -61,4 +62,4 @@ class Exchange:
     def progress_token(self) -> Any:
         """By which the server reports progress; None without one."""
         meta = self.message.params.get("_meta")
-        return meta.get("progressToken") if isinstance(meta, dict) else None
+        return meta.get("progressToken") if is_object(meta) else None

@@ -59,6 +59,9 @@ def run_gateway(
         except OSError:
             gone.set()
 
+    def end_by_signal(_number: int, _frame: object) -> None:
+        gone.set()
+
     conversation = Conversation(interceptor, settings, to_client, note.write)
     link = ServerLink(command, conversation, settings.longest_line, note.write, environment)
     conversation.connect(link)
@@ -69,7 +72,7 @@ def run_gateway(
     ]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if threading.current_thread() is threading.main_thread():
-            signal.signal(number, lambda *_: gone.set())
+            signal.signal(number, end_by_signal)
     for thread in threads:
         thread.start()
     gone.wait()

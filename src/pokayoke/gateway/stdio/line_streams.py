@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 _PIECE: Final = 1 << 16
@@ -40,12 +40,13 @@ class UnreadLineError(OSError):
     """The reader of a pipe is gone, and has got nothing of a line."""
 
 
-def read_lines(stream: int, longest: int) -> Iterator[bytes | LongLine]:
+def read_lines(stream: int, longest: int, at_end: Callable[[], None] | None = None) -> Iterator[bytes | LongLine]:
     """Yield the lines of a stream without their ends, and at last what stands behind the last end.
 
     Args:
         stream: the descriptor, which blocks.
         longest: bytes of the longest line that is kept whole.
+        at_end: called when nothing more comes, before what stands behind the last end is yielded.
     """
     line = _OpenLine(longest)
     while piece := _read_piece(stream):
@@ -55,6 +56,8 @@ def read_lines(stream: int, longest: int) -> Iterator[bytes | LongLine]:
             start = end + 1
         if start < len(piece):
             line.add(piece[start:])
+    if at_end is not None:
+        at_end()
     if line.size:
         yield line.end_with(b"")
 

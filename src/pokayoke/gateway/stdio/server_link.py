@@ -119,11 +119,9 @@ class ServerLink:
     def run(self) -> None:
         """Read the server's lines until the client is gone; start it again when it is needed."""
         while True:
-            for line in read_lines(self._process.stdout, self._longest_line):
+            for line in read_lines(self._process.stdout, self._longest_line, self._close_gate):
                 self.has_spoken = True
                 self._conversation.take_server_line(line)
-            with self._changed:
-                self._is_up = False
             self.exit_code = self._process.stop(0.2)
             self._process.close()
             if self._is_closing:
@@ -184,6 +182,10 @@ class ServerLink:
         line = self._conversation.ask_server("initialize", params, lambda _: self._open_gate(second))
         with contextlib.suppress(OSError):  # it has ended again, which is noticed where its lines are read
             self._writer.write_line(line)
+
+    def _close_gate(self) -> None:
+        with self._changed:
+            self._is_up = False
 
     def _open_gate(self, greeting: bytes | None) -> None:
         with contextlib.suppress(OSError):  # as above

@@ -74,8 +74,7 @@ class ServerProcess:
                     self._wait(patience)
                 # The process is not reaped yet, so its group cannot belong to another one. Children may outlive it.
                 self._signal(signal.SIGKILL)
-                self._process.wait()
-            return self._process.returncode
+            return self._process.wait()
 
     def close(self) -> None:
         """Let the pipes go, once nobody reads any more."""
