@@ -114,7 +114,7 @@ class DeadlineStream(httpcore2.NetworkStream):
 
 
 class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
-    """`CheckedBackend` for asyncio and trio."""
+    """`CheckedBackend` for asyncio."""
 
     def __init__(self, rule: UrlRule, resolve: Resolver, deadline: Deadline) -> None:
         self._rule, self._resolve, self._deadline = rule, resolve, deadline
@@ -154,7 +154,7 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
 
 
 class AsyncDeadlineStream(httpcore2.AsyncNetworkStream):
-    """`DeadlineStream` for asyncio and trio."""
+    """`DeadlineStream` for asyncio."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream, deadline: Deadline) -> None:
         self._inner, self._deadline = inner, deadline

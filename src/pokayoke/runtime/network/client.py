@@ -82,7 +82,7 @@ class CheckedTransport(httpx2.BaseTransport):
 
 
 class AsyncCheckedTransport(httpx2.AsyncBaseTransport):
-    """`CheckedTransport` for asyncio and trio. Names are resolved in a thread."""
+    """`CheckedTransport` for asyncio. Names are resolved in a thread."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Body(httpx2.SyncByteStream):
 
 
 class _AsyncBody(httpx2.AsyncByteStream):
-    """`_Body` for asyncio and trio."""
+    """`_Body` for asyncio."""
 
     def __init__(
         self,
