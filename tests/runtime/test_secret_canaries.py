@@ -27,6 +27,7 @@ from pgserver import Missing, empty_schema
 
 from pokayoke import Contract, Guard, ToolCall, open_store
 from pokayoke.core.redaction.redactor import Redactor
+from pokayoke.errors import StoreError
 from pokayoke.runtime.approvals.signature import SECRET
 from pokayoke.stores.encryption import VARIABLE
 
@@ -257,6 +258,7 @@ def test_a_canary_in_the_open_is_found(tmp_path):
     assert {"trace", "ring", "store", "webhook", "cli"} <= set(hits(sinks, "plainword-canary"))
 
 
+@pytest.mark.timeout(600)  # for the full size
 def test_a_named_secret_is_found_nowhere(tmp_path, full):
     """What stands under a marked or a secret name is found in no sink, however it is repeated there."""
     for number, (place, echo, way) in enumerate(pick([*itertools.product(NAMED, ECHOES, WAYS)], full)):
@@ -265,6 +267,7 @@ def test_a_named_secret_is_found_nowhere(tmp_path, full):
         assert_clean(sinks, secret, (place, echo, way))
 
 
+@pytest.mark.timeout(600)  # for the full size
 def test_a_secret_by_structure_is_found_nowhere(tmp_path, full):
     """What its structure makes a secret is found in no sink, as an argument, in an output or in an exception."""
     for number, (shape, way, deep) in enumerate(pick([*itertools.product(SHAPES, WAYS, (False, True))], full)):
@@ -351,3 +354,16 @@ def test_tags_match_across_guards_and_no_guess_fits_without_the_key(tmp_path):
     assert len(tags[0]) == 1
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     assert len(bytes.fromhex((tmp_path / "key").read_text())) >= 32
+
+
+@pytest.mark.parametrize(
+    "url", ["host=h password=Sup3rS3cret", "/x?password=Sup3rS3cret", "postgresql://u:Sup3rS3cret@[h/x"]
+)
+def test_a_wrong_store_url_is_refused_without_its_password(url, tmp_path):
+    """The exception does not repeat a connection string, nor does the command that prints it."""
+    with pytest.raises(StoreError) as refused:
+        open_store(url)
+    assert "Sup3rS3cret" not in str(refused.value)
+    done = Shell(tmp_path)("ledger", "list", "--store", url)
+    assert done.returncode == 2
+    assert "Sup3rS3cret" not in done.stdout + done.stderr

@@ -7,6 +7,7 @@ Never: a rule of its own, or a driver that is imported before a URL asks for it.
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 from pokayoke.errors import StoreError
@@ -43,4 +44,6 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
         from pokayoke.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
 
         return PostgresStore(url, create=create)
-    raise StoreError(f"{kind!r} is not a kind of store: use {_KINDS}")
+    # Other text is no scheme and may be a connection string with its password.
+    named = repr(kind) if re.fullmatch(r"[\w.+-]*", kind) else "this text"
+    raise StoreError(f"{named} is not a kind of store: use {_KINDS}")
