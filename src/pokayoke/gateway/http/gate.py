@@ -37,6 +37,7 @@ METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 _MAX_ID: Final = 1_024
+_DRAIN_SECONDS: Final = 1.0
 _MAX_DEPTH: Final = 200
 _METHODS: Final = frozenset({"POST", "GET", "DELETE"})
 
@@ -199,6 +200,7 @@ class Gate:
         too_long = f"the body is longer than {most} bytes"
         declared = headers.get("content-length", "")
         if declared.isdecimal() and (len(declared) > 18 or int(declared) > most):  # noqa: PLR2004 - digits of a large number
+            await _drain(receive, most)
             raise RequestTurnedAway(413, too_long, code=_INVALID_REQUEST)
         body = bytearray()
         with anyio.move_on_after(self._door.body_seconds):
@@ -208,10 +210,21 @@ class Gate:
                     raise RequestTurnedAway(400, "the body is not complete", code=_INVALID_REQUEST)
                 body += message.get("body", b"")
                 if len(body) > most:
+                    await _drain(receive, most)
                     raise RequestTurnedAway(413, too_long, code=_INVALID_REQUEST)
                 if not message.get("more_body", False):
                     return bytes(body)
         raise RequestTurnedAway(408, f"the body was not complete within {self._door.body_seconds:g} seconds")
+
+
+async def _drain(receive: Receive, most: int) -> None:
+    """Read on for a moment: a client that is still sending would not see its answer."""
+    with anyio.move_on_after(_DRAIN_SECONDS):
+        while most > 0:
+            message = await receive()
+            most -= len(message.get("body", b""))
+            if not message.get("more_body", False):
+                return
 
 
 def require_door(door: Door, bind: str, *, anybody: bool = False) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -57,12 +57,19 @@ class Relay:
         entry: the server.
         references: resolves its references.
         interceptor: guards its tools.
+        settle: waits until the server was listed once, or cannot be.
         auth: signs the requests, or None.
     """
 
     def __init__(
-        self, entry: UpstreamEntry, references: References, interceptor: Interceptor, auth: Any = None
+        self,
+        entry: UpstreamEntry,
+        references: References,
+        interceptor: Interceptor,
+        settle: Callable[[], Awaitable[None]],
+        auth: Any = None,
     ) -> None:
+        self._settle = settle
         self._entry, self._references, self._interceptor, self._auth = entry, references, interceptor, auth
         self._client: Any = None
         self._url: Any = None
@@ -166,7 +173,9 @@ class Relay:
     async def guard_call(
         self, params: Mapping[str, Any], caller: Caller, forward: Any, era: Era, ident: Any
     ) -> dict[str, Any]:
-        """Take a call to its result."""
+        """Take a call to its result; one of an unknown tool waits for the first listing."""
+        if params["name"] not in self._schemas:
+            await self._settle()
         return await guard_call(self._interceptor, params, caller, forward, era=era, request_id=ident)
 
     def _describe(self, words: str, error: BaseException | None = None) -> str:
@@ -325,18 +334,22 @@ async def _read_chunks(response: Any) -> AsyncIterator[bytes]:
 
 async def _read_events(response: Any) -> AsyncIterator[bytes]:
     """Yield each event of a stream with its closing blank line, as it came."""
-    pending = b""
+    pending = bytearray()
+    searched = 0
     async for chunk in _read_chunks(response):
         pending += chunk
-        while (end := _event_end(pending)) > 0:
-            yield pending[:end]
-            pending = pending[end:]
-        if len(pending) > _MAX_ANSWER:
+        while (end := _event_end(pending, max(searched - 3, 0))) > 0:
+            yield bytes(pending[:end])
+            del pending[:end]
+            searched = 0
+        searched = len(pending)
+        if searched > _MAX_ANSWER:
             raise ServerGoneError(f"its server sends an event of more than {_MAX_ANSWER} bytes")
 
 
-def _event_end(data: bytes) -> int:
-    ends = [place + len(mark) for mark in (b"\r\n\r\n", b"\n\n", b"\r\r") if (place := data.find(mark)) >= 0]
+def _event_end(data: bytearray, start: int) -> int:
+    """Return the index after the blank line that ends the first event; 0 if there is none from `start` on."""
+    ends = [place + len(mark) for mark in (b"\r\n\r\n", b"\n\n", b"\r\r") if (place := data.find(mark, start)) >= 0]
     return min(ends, default=0)
 
 

@@ -89,7 +89,7 @@ class GatewaySetup(msgspec.Struct, kw_only=True):
             if relayed:
                 entry = self.entries[0]
                 auth = None if self.build_auth is None else self.build_auth(entry)
-                relay = Relay(entry, self.references, self.interceptor, auth)
+                relay = Relay(entry, self.references, self.interceptor, upstreams.settle, auth)
                 await stack.enter_async_context(relay.open())
                 answerer.append(relay)
             else:

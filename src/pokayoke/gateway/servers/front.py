@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
@@ -51,11 +50,10 @@ class Front:
     Args:
         upstreams: the servers behind it.
         interceptor: guards their tools.
-        settle_seconds: the most seconds a first listing waits for servers that are still starting.
     """
 
-    def __init__(self, upstreams: Upstreams, interceptor: Interceptor, *, settle_seconds: float = 20.0) -> None:
-        self._upstreams, self._interceptor, self._settle_seconds = upstreams, interceptor, settle_seconds
+    def __init__(self, upstreams: Upstreams, interceptor: Interceptor) -> None:
+        self._upstreams, self._interceptor = upstreams, interceptor
         self._bus: Any = InMemorySubscriptionBus()
         self._sessions: OrderedDict[str, Any] = OrderedDict()
         self._schemas: dict[str, Any] = {}
@@ -120,8 +118,7 @@ class Front:
         return await call_next(context)
 
     async def _list(self, kind: str, context: Any) -> dict[str, Any]:
-        with anyio.move_on_after(self._settle_seconds):
-            await self._upstreams.wait_until_settled()
+        await self._upstreams.settle()
         await self._upstreams.refresh()
         items, missing = self._upstreams.items(kind), self._upstreams.missing()
         # Of servers that are there, most have no prompts or resources; without tools, nothing can be said of a server.
@@ -138,7 +135,9 @@ class Front:
     async def _call_tool(self, params: Mapping[str, Any], context: Any) -> dict[str, Any]:
         if not isinstance(params.get("name"), str):
             raise MCPError(code=types.INVALID_PARAMS, message="a call names its tool: params.name is a text")
-        is_listed = self._upstreams.find("tools", params["name"]) is not None
+        if not (is_listed := self._upstreams.find("tools", params["name"]) is not None):
+            await self._upstreams.settle()
+            is_listed = self._upstreams.find("tools", params["name"]) is not None
         if not is_listed and (lost := self._server_of(params["name"])) is not None:
             return self._finish(error_result(describe_missing([lost]), era=_era(context)), context)
 
@@ -170,6 +169,7 @@ class Front:
 
     async def _forward_named(self, method: str, params: Mapping[str, Any], context: Any) -> dict[str, Any]:
         kind, member = _BY_NAME[method]
+        await self._upstreams.settle()
         name = params.get(member)
         target = self._upstreams.find(kind, name) if isinstance(name, str) else None
         if target is None:

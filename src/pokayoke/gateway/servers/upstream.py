@@ -29,6 +29,7 @@ _LONGEST_PAUSE: Final = 30.0
 _STABLE_SECONDS: Final = 10.0
 """A connection that lasted this long resets the pause before the next start."""
 _LIST_SECONDS: Final = 20.0
+_SIGN_SECONDS: Final = 5.0
 _MAX_REASON: Final = 500
 
 
@@ -77,6 +78,7 @@ class UpstreamServer:
         self._settled = anyio.Event()
         self._changed = anyio.Event()
         self._retries_soon = False
+        self._doubt = anyio.Event()
         self._listing = anyio.Lock()
 
     @property
@@ -174,14 +176,34 @@ class UpstreamServer:
                 with anyio.fail_after(self.entry.start_timeout):
                     await self._read_listings(connection)
                 await self._change("ready", "")
-                await ended.wait()
+                problem = await self._watch(connection, ended)
                 self._connection = None
         except Exception as error:  # noqa: BLE001 - whatever a transport raises, the other servers go on
             return self._describe(error)
         else:
-            return "its connection has ended"
+            return problem
         finally:
             self._connection = None
+
+    async def _watch(self, connection: ServerConnection, ended: anyio.Event) -> str:
+        """Wait until the connection is of no use any more; return why.
+
+        A server that left a request unanswered is asked for a sign of life. A process that gives none is started
+        anew; over HTTP each request stands for itself.
+        """
+        while not ended.is_set():
+            self._doubt = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                for event in (ended, self._doubt):
+                    tasks.start_soon(_wait_and_cancel, event, tasks.cancel_scope)
+            if self._doubt.is_set() and not ended.is_set() and not self.entry.is_http:
+                try:
+                    method = "server/discover" if connection.is_modern else "ping"
+                    await connection.send_request(method, timeout=_SIGN_SECONDS)
+                except MCPError as error:
+                    if error.error.code in (REQUEST_TIMEOUT, CONNECTION_CLOSED):
+                        return "it does not answer any more"
+        return "its connection has ended"
 
     async def _read_listings(self, connection: ServerConnection) -> None:
         capabilities = connection.capabilities
@@ -223,6 +245,7 @@ class UpstreamServer:
         if code == CONNECTION_CLOSED:
             return AnswerLost("its connection has ended before it answered")
         if code == REQUEST_TIMEOUT:
+            self._doubt.set()
             return AnswerLost(f"it did not answer within {self.entry.timeout:g} s")
         return error  # type: ignore[no-any-return]
 
@@ -242,6 +265,11 @@ class UpstreamServer:
         self._changed.set()
         self._changed = anyio.Event()
         await self._on_change(self)
+
+
+async def _wait_and_cancel(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 _LISTINGS: Final = (

@@ -23,6 +23,7 @@ _NAMED: Final = frozenset({"tools", "prompts"})
 """Kinds whose names are those that clients call; of the others it is the URI."""
 _IDS: Final = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 _REFRESH_SECONDS: Final = 30.0
+_SETTLE_SECONDS: Final = 20.0
 
 
 class Target(NamedTuple):
@@ -120,11 +121,11 @@ class Upstreams:
             for one in self.all:
                 tasks.start_soon(one.refresh, older_than)
 
-    async def wait_until_settled(self) -> None:
-        """Wait until every server has started or failed once."""
-        async with anyio.create_task_group() as tasks:
+    async def settle(self) -> None:
+        """Wait until every server has started or failed once, 20 seconds at most."""
+        with anyio.move_on_after(_SETTLE_SECONDS):
             for one in self.all:
-                tasks.start_soon(one.wait_until_settled)
+                await one.wait_until_settled()
 
     def merge(self) -> None:
         """Put the listings of all servers together."""
