@@ -545,7 +545,9 @@ class Run:
         self.progress.written.record_outcome(outcome, call)
         self.seen.hand_out(outcome, env.caller)
         if outcome.status == "refused" and outcome.findings and outcome.findings[0].blame == "host":
-            log_problem(outcome.findings[0].code, outcome.findings[0].message)
+            trace, finding = self.guard.trace, outcome.findings[0]
+            shown = trace.redactor.redact_text(finding.message, seen=trace.secrets_of_run(self.id))
+            log_problem(finding.code, shown)
         return outcome
 
     def _build_ticket(self, env: CallEnvironment, call: ToolCall, admitted: AdmittedCall | Outcome) -> Ticket:
