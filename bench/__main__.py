@@ -37,6 +37,7 @@ PARTS = {
     "start": "processes.starting",
     "replay": "processes.replaying",
     "context": "context.compacting",
+    "gateway": "gateway.http",
 }
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
 
