@@ -123,9 +123,9 @@ def _make_changes(
 
 def _needs_a_person(state: ServerState) -> bool:
     """Whether an installation passes a server over."""
-    return state.state in ("remote", "unusable", "wrapped by hand") or (
-        state.wrapped is not None and not state.wrapped.command
-    )
+    if state.state == "broken":
+        return state.wrapped is None or not state.wrapped.command
+    return state.state in ("remote", "unusable", "wrapped by hand")
 
 
 def _choose_launcher(given: str | None) -> tuple[str, ...]:

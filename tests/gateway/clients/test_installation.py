@@ -327,6 +327,14 @@ STATES = [
     ('{"command": "npx", "args": ["server-filesystem", "/home/ann/pokayoke", "--", "mcp"]}', "not wrapped", ""),
     ('{"command": "npx", "args": ["pokayoke-mcp", "mcp", "--client", "x", "--", "y"]}', "not wrapped", ""),
     ('{"command": "mcp", "args": ["pokayoke"]}', "not wrapped", ""),
+    ('{"command": "/bin/pokayoke", "args": ["gateway", "--stdio", "servers.json"]}', "wrapped by hand", "`pokayoke gateway` guards"),
+    ('{"command": "uvx", "args": ["--from", "pokayoke[gateway]", "pokayoke", "gateway"]}', "wrapped by hand", "`pokayoke gateway` guards"),
+    ('{"command": "python", "args": ["-m", "pokayoke", "--client", "c", "--", "npx"]}', "broken", "it starts pokayoke without `mcp`"),
+    ('{"command": "pokayoke"}', "broken", "it starts pokayoke without `mcp`"),
+    ('{"command": "uvx", "args": ["mcp-server-git", "--repository", "/src/pokayoke"]}', "not wrapped", ""),
+    ('{"command": "uvx", "args": ["mcp-server-git", "--repository", "pokayoke"]}', "not wrapped", ""),
+    ('{"command": "uvx", "args": ["mcp-server-git", "/src/pokayoke"]}', "not wrapped", ""),
+    ('{"command": "npx", "args": ["server-filesystem", "/home/ann/pokayoke"]}', "not wrapped", ""),
     ('{"url": "https://example.com"}', "remote", "only a command can be wrapped"),
     ('{"serverUrl": "https://example.com"}', "remote", "only a command can be wrapped"),
     ('{"command": "npx", "url": "https://example.com"}', "not wrapped", ""),
@@ -353,7 +361,7 @@ def test_the_state_of_a_server(entry, state, detail):
     assert found.is_guarded == state.startswith("wrapped")
     changes = plan_installation(config, GATEWAY, keeps_options=True)
     assert all("".join(change.after).count("sqlite:") == 1 for change in changes)
-    if state in ("remote", "unusable", "wrapped by hand"):
+    if state in ("remote", "unusable", "wrapped by hand") or "without `mcp`" in found.detail:
         assert changes == []
 
 

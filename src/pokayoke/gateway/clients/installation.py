@@ -16,7 +16,7 @@ from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.clients.command_line import Edit, apply_edits
 from pokayoke.gateway.clients.config_file import ClientConfig
 from pokayoke.gateway.clients.servers import ServerEntry
-from pokayoke.gateway.clients.wrapping import Gateway, WrappedLine, read_wrapped_line
+from pokayoke.gateway.clients.wrapping import Gateway, WrappedLine, find_pokayoke_command, read_wrapped_line
 
 _BY_HAND: Final = "it is wrapped by hand, and shares no store with the others; unwrap it by hand, then install again"
 State = Literal["wrapped", "wrapped by hand", "broken", "not wrapped", "remote", "unusable"]
@@ -92,7 +92,7 @@ def describe_servers(config: ClientConfig, find_program: Callable[[str], str | N
         words = config.find_command_line(server).words
         wrapped = read_wrapped_line(words)
         if wrapped is None:
-            found.append(ServerState(server, "not wrapped", words))
+            found.append(_describe_unwrapped(server, words))
             continue
         problem = _find_problem(wrapped, shared, find_program)
         if problem:
@@ -125,6 +125,8 @@ def plan_installation(config: ClientConfig, gateway: Gateway, *, keeps_options: 
         words = line.words
         wrapped = read_wrapped_line(words)
         if wrapped is None:
+            if find_pokayoke_command(words) is not None:
+                continue
             edits = tuple(line.put_in_front(gateway.words))
             changes.append(ServerChange(server, "wrap", words, (*gateway.words, *words), "", edits))
             continue
@@ -194,6 +196,17 @@ def _unsafe_entry_error(server: ServerEntry) -> ConfigurationError:
 
 def _read_wrapped(config: ClientConfig, server: ServerEntry) -> WrappedLine | None:
     return None if server.keys is None else read_wrapped_line(config.find_command_line(server).words)
+
+
+def _describe_unwrapped(server: ServerEntry, words: tuple[str, ...]) -> ServerState:
+    match find_pokayoke_command(words):
+        case None:
+            return ServerState(server, "not wrapped", words)
+        case "gateway":
+            return ServerState(server, "wrapped by hand", words, "`pokayoke gateway` guards what stands behind it")
+        case _:
+            problem = "it starts pokayoke without `mcp`: write the words there that belong there, see the backup"
+            return ServerState(server, "broken", words, problem)
 
 
 def _find_problem(wrapped: WrappedLine, shared: Gateway | None, find_program: Callable[[str], str | None]) -> str:

@@ -18,6 +18,8 @@ from typing import Final
 _MARK: Final = "--client"
 _SHARED: Final = (_MARK, "--store", "--scope")
 _PROGRAM: Final = re.compile(r"(?:.*[/\\])?pokayoke(?:\.exe|\.cmd|\.py)?(?:[\[=@:<>~!].*)?", re.DOTALL)
+_RUNNER: Final = re.compile(r"(?:.*[/\\])?(?:uvx?|pipx)(?:\.exe)?", re.DOTALL)
+_LONGEST_LAUNCHER: Final = 6
 _COMMAND: Final = "mcp"
 _END: Final = "--"
 
@@ -81,6 +83,18 @@ def read_wrapped_line(words: Sequence[str]) -> WrappedLine | None:
         front += inner[1]
         layers += 1
     return WrappedLine(gateway, tuple(words[front:]), front, layers)
+
+
+def find_pokayoke_command(words: Sequence[str]) -> str | None:
+    """Return the word behind pokayoke in a command line that starts it, "" if there is none; None if it does not."""
+    has_runner = bool(_RUNNER.fullmatch(words[0]))
+    for at, word in enumerate(words[:_LONGEST_LAUNCHER]):
+        before = words[at - 1] if at else ""
+        # A folder called pokayoke that is handed to another server does not start anything.
+        is_package = has_runner and "/" not in word and not before.startswith("-")
+        if (at == 0 or before == "-m" or is_package) and _PROGRAM.fullmatch(word):
+            return words[at + 1] if at + 1 < len(words) else ""
+    return None
 
 
 def _read_gateway(words: Sequence[str]) -> tuple[Gateway, int] | None:
