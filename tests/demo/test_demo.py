@@ -91,7 +91,9 @@ def test_the_stale_answer_is_told_as_stale(results):
 
 def test_a_wrong_effect_behind_the_guard_is_not_passed_over(monkeypatch, capsys):
     """If the guard were nothing but the unguarded loop, the demo would say so and exit with 1."""
-    monkeypatch.setattr(guarded, "run_loop", lambda end, tools, world, prompt: unguarded.run_loop(end, tools, prompt))
+    monkeypatch.setattr(
+        guarded, "run_loop", lambda end, tools, world, scenario: unguarded.run_loop(end, tools, scenario.prompt)
+    )
     assert demo.main(only=["two-amounts"]) == 1
     assert "Not as it should be behind the guard: two-amounts" in capsys.readouterr().out
 

@@ -41,7 +41,7 @@ StopReason = Literal[
     "in_doubt",
 ]
 
-UNDECLARED: Final = cast("Effect", "".join(("wri", "te")))
+UNDECLARED: Final = cast("Effect", str(b"write", "ascii"))
 """The effect of a tool whose host has declared none. It is a write like any other, but another object than the literal
 `"write"`: provenance goes by the tool's name where nobody has said what the tool does."""
 SUCCESSFUL: frozenset[Status] = frozenset(("ok", "replayed"))

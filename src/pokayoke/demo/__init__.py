@@ -38,7 +38,7 @@ def play(scenario: Scenario) -> ScenarioResult:
     return ScenarioResult(
         scenario,
         unguarded=_play_side(scenario, lambda end, world: unguarded.run_loop(end, world.tools(), scenario.prompt)),
-        guarded=_play_side(scenario, lambda end, world: guarded.run_loop(end, world.tools(), world, scenario.prompt)),
+        guarded=_play_side(scenario, lambda end, world: guarded.run_loop(end, world.tools(), world, scenario)),
     )
 
 

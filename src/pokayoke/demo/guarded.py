@@ -7,6 +7,7 @@ from typing import Any
 
 import pokayoke
 from pokayoke.demo.endpoint import MAX_ROUNDS, Endpoint, RunLog
+from pokayoke.demo.scenario import Scenario
 from pokayoke.demo.world import World
 from pokayoke.dropin import check_context
 
@@ -61,21 +62,23 @@ def tool_declarations(world: World) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], world: World, prompt: str) -> RunLog:
+def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], world: World, scenario: Scenario) -> RunLog:
     """Play a script against the same tools behind a guard.
 
     Args:
         endpoint: the model.
         tools: the functions by name.
         world: where they work; it names the workspace.
-        prompt: what the user asks.
+        scenario: what the user asks, and what the guard is set to.
 
     Returns:
         What the model asked for, what it read, and how it ended.
     """
+    prompt = scenario.prompt
     declared = tool_declarations(world)
     contracts = [pokayoke.tool(**declared[name])(function) for name, function in tools.items()]
-    guard = pokayoke.Guard(contracts, config=CONFIG)
+    mode = {} if scenario.untrusted is None else {"untrusted": {"mode": scenario.untrusted}}
+    guard = pokayoke.Guard(contracts, config={**CONFIG, **mode})
     log = RunLog(messages=[{"role": "system", "content": endpoint.system}, {"role": "user", "content": prompt}])
     with guard.run(prompt=prompt) as run:
         for _ in range(MAX_ROUNDS):

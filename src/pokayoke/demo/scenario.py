@@ -42,6 +42,7 @@ class Scenario:
             read, a run that hung.
         window: tokens the model can see; None is no limit.
         good: True for correct calls, which must pass.
+        untrusted: the guard's `untrusted.mode`; None leaves the default.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Scenario:
     harm: Callable[[RunLog], list[str]] = _no_harm
     window: int | None = None
     good: bool = False
+    untrusted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

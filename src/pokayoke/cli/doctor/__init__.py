@@ -53,6 +53,7 @@ def doctor(
         typer.Option(envvar="POKAYOKE_STORE", show_envvar=True, help="The store the program uses, as a URL."),
     ] = None,
     lock: Annotated[str | None, typer.Option(help="Lock of contracts; contracts.lock if it is there.")] = None,
+    words: Annotated[bool, typer.Option("--words", help="Only print the words by which acts are known.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Provoke every fault once and report which guards fired.
@@ -61,10 +62,17 @@ def doctor(
 
     pokayoke doctor --config pokayoke.yaml shop.tools:ALL
 
+    pokayoke doctor --words
+
     The probes use tools of their own; yours are examined and never run. Exit code 0 if every guard fired,
     every tool has a deadline (an async one always has) and an output contract, and store, trace file and sample
     can be used; 1 if not; 2 if doctor could not run. POKAYOKE_STORE replaces --store.
     """
+    if words:
+        from pokayoke.cli.doctor.words import print_words  # noqa: PLC0415 - as in fire_probes
+
+        print_words(json=json)
+        return
     material = read_sources(sources or [], config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in contract_weaknesses(contract))]
     problems += unknown_name_problems(material)
@@ -107,6 +115,7 @@ def fire_probes(policy: Policy) -> Iterator[ProbeResult]:
 def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) -> Iterator[str]:
     """Yield where this machine or these settings guarantee less than the documentation promises."""
     from pokayoke.cli.doctor.policy_probes import unreachable_limits  # noqa: PLC0415 - as above
+    from pokayoke.cli.doctor.words import untrusted_notes  # noqa: PLC0415 - as above
     from pokayoke.runtime.approvals.signature import SECRET  # noqa: PLC0415 - as above
     from pokayoke.runtime.files.confined_open import open_method  # noqa: PLC0415 - as above
 
@@ -121,6 +130,7 @@ def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) 
         yield f"{name} is too high to be fired: no probe makes that many calls."
     in_place = (contract.id for contract in contracts if contract.thread is not None)
     yield from (f"{name} runs in the thread of its caller, so nothing can cut it when it hangs." for name in in_place)
+    yield from untrusted_notes(policy, contracts)
     if not contracts:
         yield "no tools are named: only the guards were looked at, and no name in the configuration was looked for."
     how = open_method()

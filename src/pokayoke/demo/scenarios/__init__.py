@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pokayoke.demo.scenario import Scenario
-from pokayoke.demo.scenarios import arguments, bounds, effects, good, names, outputs
+from pokayoke.demo.scenarios import arguments, bounds, effects, good, names, outputs, untrusted
 
 SCENARIOS: tuple[Callable[[], Scenario], ...] = (
     outputs.crm_incident,
@@ -40,6 +40,8 @@ SCENARIOS: tuple[Callable[[], Scenario], ...] = (
     bounds.context_overflow,
     bounds.ticket_breaks_out,
     bounds.ticket_gives_orders,
+    untrusted.ticket_names_receiver,
+    untrusted.invented_order,
     effects.failing_before,
     good.plain_order,
     good.two_orders,
@@ -49,4 +51,5 @@ SCENARIOS: tuple[Callable[[], Scenario], ...] = (
     good.read_then_write,
     good.note_in_workspace,
     good.same_read_twice,
+    untrusted.refund_as_asked,
 )
