@@ -7,7 +7,7 @@ import sys
 from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import ToolAnnotations
+from mcp_types import SamplingMessage, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
 server = MCPServer("talkative", version="1")
@@ -61,8 +61,6 @@ async def wish(ctx: Context) -> str:
 @server.tool(annotations=READS)
 async def think(ctx: Context) -> str:
     """Ask the client's model."""
-    from mcp_types import SamplingMessage, TextContent
-
     said = await ctx.session.create_message(
         messages=[SamplingMessage(role="user", content=TextContent(type="text", text="hi"))], max_tokens=5
     )

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, cast
 from pokayoke.core.call import Outcome, ToolCall
 from pokayoke.core.flow.steps import Returned, ToolNotStarted
 from pokayoke.core.json.dump import dump_compact
+from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.state.words import say
 from pokayoke.errors import StoreError, ToolError
@@ -34,6 +35,8 @@ Interim = Literal["input", "task"]
 
 _PROTOCOL_CODES: Final = range(-32099, -32019)
 """Errors after which clients send the call once more, such as a URL that a person has to open first."""
+_TEXT_BLOCK: Final = {"type", "text"}
+_AMBIGUOUS: Final = frozenset(("body", "content", "structuredContent", "isError", "type"))
 _NO_RESULT: Final = "its server answered with something that is no result of a tool"
 
 
@@ -160,7 +163,7 @@ class Interceptor:
             return cast("dict[str, Any]", result)
         if not is_tool_result(result):
             return self._conclude(pending, run.finish(ticket, error=_no_result()), None)
-        return self._conclude(pending, run.finish(ticket, result=_checked_parts(result)), result)
+        return self._conclude(pending, run.finish(ticket, result=_checked_parts(ticket, result)), result)
 
     async def afinish(self, pending: PendingCall, result: Any) -> dict[str, Any]:
         """`finish` for asynchronous code."""
@@ -170,7 +173,7 @@ class Interceptor:
             return cast("dict[str, Any]", result)
         if not is_tool_result(result):
             return self._conclude(pending, await run.afinish(ticket, error=_no_result()), None)
-        return self._conclude(pending, await run.afinish(ticket, result=_checked_parts(result)), result)
+        return self._conclude(pending, await run.afinish(ticket, result=_checked_parts(ticket, result)), result)
 
     def finish_error(self, pending: PendingCall, error: Any) -> dict[str, Any] | None:
         """Settle a call that the server has answered with a JSON-RPC error.
@@ -211,7 +214,7 @@ class Interceptor:
         run, ticket = _require_open(pending)
         if is_tool_result(result):
             admitted = ticket.admitted
-            record_late_result(run, admitted.plan.contract, admitted.claim, Returned(_checked_parts(result)))
+            record_late_result(run, admitted.plan.contract, admitted.claim, Returned(_checked_parts(ticket, result)))
 
     def is_write(self, name: Any) -> bool:
         """Return whether a call of this name may have to claim its effect, so that it waits for the ledger's disk."""
@@ -275,7 +278,8 @@ class Interceptor:
 
     def _admit(self, pending: PendingCall, ticket: Ticket) -> None:
         if ticket.outcome is not None:
-            pending.outcome, pending.approval = ticket.outcome, ticket.outcome.approval
+            pending.outcome = ticket.outcome
+            pending.approval = ticket.outcome.approval if ticket.outcome.status == "pending" else None
             pending.answer = build_result(ticket.outcome, era=pending.era, structured=pending.structured)
             return
         pending.ticket = ticket
@@ -363,10 +367,25 @@ def _read_arguments(arguments: Any) -> Any:
     return arguments if isinstance(arguments, str) or is_object(arguments) else dump_compact(arguments).decode()
 
 
-def _checked_parts(result: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_parts(ticket: Ticket, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is checked of a result: its blocks, its structure and its flag, in a shape that the core knows."""
+    content, structure = result.get("content", []), result.get("structuredContent")
+    promises = ticket.admitted.plan.contract.output is not None
+    is_usual = promises and is_object(structure) and len(content) == 1 and not result.get("isError")
+    if is_usual and _says(content[0], structure):
+        return cast("dict[str, Any]", structure)  # a value, and its JSON as a text
     parts = {key: result[key] for key in ("structuredContent", "isError") if key in result}
-    return {"content": result.get("content", []), **parts}
+    return {"content": content, **parts}
+
+
+def _says(block: Any, value: Any) -> bool:
+    """Return whether a block is the JSON text of an object that cannot be taken for a response or for blocks."""
+    if block.keys() != _TEXT_BLOCK or not _AMBIGUOUS.isdisjoint(value):
+        return False
+    try:
+        return bool(parse(block["text"])[0] == value)
+    except (StrictError, TypeError):
+        return False
 
 
 def _no_result() -> ToolError:

@@ -54,7 +54,7 @@ async def converse(command, mode):
         progress.append((done, total, message))
 
     place = StdioServerParameters(command=command[0], args=command[1:], env={"PYTHONPATH": str(ROOT / "src")})
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: ASYNC230 - nothing waits there
         async with Client(
             stdio_client(place, errlog=nowhere),
             mode=mode,

@@ -150,7 +150,7 @@ def splice_result(line: bytes, message: Message, result: Mapping[str, Any]) -> b
     if value.keys() == _RESPONSE_KEYS and is_object(old) and old and "_meta" not in old:
         added = result.get("_meta")
         if len(result) == len(old) + 1 and added is not None and all(result.get(key) is old[key] for key in old):
-            whole = msgspec.json.decode(line, type=_Response)
+            whole = _decode_response(line)
             inner = bytes(whole.result).rstrip()
             return b'{"jsonrpc":"2.0","id":%b,"result":%b,"_meta":%b}}' % (
                 bytes(whole.id),
@@ -160,11 +160,12 @@ def splice_result(line: bytes, message: Message, result: Mapping[str, Any]) -> b
     return dump_message({**value, "result": result})
 
 
-class _Response(msgspec.Struct):
+class _Response(msgspec.Struct, gc=False):
     id: msgspec.Raw
     result: msgspec.Raw
 
 
+_decode_response = msgspec.json.Decoder(_Response).decode
 _RESPONSE_KEYS: Final = {"jsonrpc", "id", "result"}
 
 
