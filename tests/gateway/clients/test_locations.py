@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from pokayoke.errors import ConfigurationError
+from pokayoke.gateway.clients import launcher
 from pokayoke.gateway.clients.launcher import check_launcher, find_launcher, find_package
 from pokayoke.gateway.clients.locations import CLIENTS, data_folder, locate_configuration
 
@@ -160,11 +161,14 @@ def test_a_program_that_is_no_gateway_is_refused(tmp_path, text, said):
 
 
 def test_the_check_leaves_this_environment_behind(tmp_path):
-    """A client has no PYTHONPATH of ours and starts elsewhere."""
+    """It has the variables that the official client hands on, starts in the home folder, and reads nothing."""
     program = write_program(
         tmp_path / "pokayoke",
-        "import os, sys\nassert 'PYTHONPATH' not in os.environ and 'VIRTUAL_ENV' not in os.environ\n"
+        "import os, sys\nassert not {'PYTHONPATH', 'UV_INDEX', 'POKAYOKE_STORE'} & set(os.environ) and os.environ['PATH']\n"
         "assert os.getcwd() == os.path.expanduser('~')\nassert sys.stdin.read() == ''\nprint('Usage: pokayoke mcp', sys.argv[1:])",
     )
-    check_launcher([program], {**os.environ, "PYTHONPATH": "/src", "VIRTUAL_ENV": "/venv"})
-    assert subprocess.run([program], capture_output=True, check=False, env={"PYTHONPATH": "x"}).returncode
+    more = {"PYTHONPATH": "/src", "UV_INDEX": "x", "POKAYOKE_STORE": "y"}
+    check_launcher([program], {**os.environ, **more})
+    assert subprocess.run([program], capture_output=True, check=False, env={**os.environ, **more}).returncode
+    stdio = pytest.importorskip("mcp.client.stdio")
+    assert set(stdio.DEFAULT_INHERITED_ENV_VARS) <= launcher._INHERITED

@@ -21,7 +21,14 @@ from pokayoke.errors import ConfigurationError
 _SCRIPT: Final = "pokayoke"
 _UV_CACHE: Final = re.compile(r"(?:archive|builds|environments)-v[0-9]+")  # folders of uv's cache with environments
 _SECONDS: Final = 120.0  # a container or an empty cache is slow the first time
-_OWN_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+# What the official SDKs hand to a server whose entry names no more: DEFAULT_INHERITED_ENV_VARS of mcp.client.stdio.
+_INHERITED: Final = frozenset(
+    {
+        "APPDATA", "HOME", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "LOGNAME", "PATH", "PATHEXT",
+        "PROCESSOR_ARCHITECTURE", "SHELL", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TERM", "USER", "USERNAME",
+        "USERPROFILE",
+    }
+)  # fmt: skip
 _TAIL: Final = 400
 
 
@@ -76,12 +83,12 @@ def find_package(version: str) -> str:
 
 
 def check_launcher(words: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Start pokayoke as a client will: in the home folder, without the variables of this environment.
+    """Start pokayoke as a client will: in the home folder, with the few variables that a client hands on.
 
     Raises:
         ConfigurationError: it does not start, or is no pokayoke with a gateway.
     """
-    clean = {name: value for name, value in environ.items() if name not in _OWN_VARIABLES}
+    clean = {name: value for name, value in environ.items() if name.upper() in _INHERITED}
     said = " ".join(words)
     try:
         done = subprocess.run(  # noqa: S603 - the user's own words
