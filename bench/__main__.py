@@ -38,6 +38,7 @@ PARTS = {
     "replay": "processes.replaying",
     "context": "context.compacting",
     "gateway": "gateway.http",
+    "gateway-memory": "gateway.memory",
 }
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
 

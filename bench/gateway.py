@@ -1,4 +1,4 @@
-"""P20: a call of a read-only tool over HTTP, through the gateway and through hops that do nothing else."""
+"""P20 and P21: a call over HTTP, through the gateway and through hops that do nothing else; memory after many calls."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from bench.goal import Goal
 from bench.measure import Effort
 from bench.place import Place
+from pokayoke.stores import open_store
 
 HOPS = Path(__file__).with_name("gateway_hops.py")
 FASTMCP = Path(__file__).parents[1] / ".frameworks" / "fastmcp" / "bin" / "python"
@@ -138,4 +139,78 @@ def http(place: Place, effort: Effort) -> Iterator[Goal]:
     others = ", ".join(f"{name} {cpu[name] * 1e3:.2f}" for name in ("direct", "raw", "sdk"))
     yield Goal(
         "-", "CPU of the gateway per HTTP call in ms", cpu["ours"] * 1e3, inf, inf, note=f"of the others: {others}"
+    )
+
+
+async def send_calls(url: str, first: int, count: int) -> None:
+    """Send calls to ten servers, eight at a time; one in ten is a write, and each has an id and a text of its own."""
+    import httpx  # noqa: PLC0415 - only here
+
+    numbers = iter(range(first, first + count))
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for number in numbers:
+            # The tens digit tells the kind, so that each server gets both.
+            server, kind = f"s{number % 10}", "add_note" if number // 10 % 10 == 0 else "echo"
+            params = {"name": f"{server}__{kind}", "arguments": {"text": f"call {number}"}, "_meta": meta}
+            body = {"jsonrpc": "2.0", "id": f"id-{number}", "method": "tools/call", "params": params}
+            headers = {
+                "accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call", "mcp-name": params["name"],
+            }  # fmt: skip
+            answer = (await client.post(url, json=body, headers=headers)).json()
+            assert answer["id"] == body["id"], answer
+            assert answer["result"]["content"][0]["text"] == f"/{server} call {number}", answer
+
+    async with httpx.AsyncClient(timeout=60) as client:
+        await asyncio.gather(*(work(client) for _ in range(8)))
+
+
+def resident_mb(process: subprocess.Popen[bytes]) -> float:
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+def memory(place: Place, effort: Effort) -> Iterator[Goal]:
+    """P21: resident memory of the gateway in front of ten servers, with a ledger on SQLite."""
+    few, many = (500, 2_000) if effort.is_quick else (10_000, 100_000)
+    plain, ours = free_port(), free_port()
+    servers = Path(place.root, "ten.json")
+    servers.write_text(
+        json.dumps({"mcpServers": {f"s{n}": {"url": f"http://127.0.0.1:{plain}/s{n}"} for n in range(10)}})
+    )
+    store = f"sqlite:///{place.root}/ledger.db"
+    open_store(store, create=True).close()
+    words = [
+        "-m",
+        "pokayoke",
+        "gateway",
+        str(servers),
+        "--port",
+        str(ours),
+        "--trust-hints",
+        "--run",
+        "bench",
+        "--store",
+        store,
+    ]
+    log = Path(place.root, "memory.log").open("wb")  # noqa: SIM115 - the processes write to it
+    upstream = subprocess.Popen([sys.executable, str(HOPS), "plain", str(plain)], stdout=log, stderr=log)
+    wait_for(plain)
+    gateway = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log)
+    try:
+        wait_for(ours)
+        begin, url = time.perf_counter(), f"http://127.0.0.1:{ours}/mcp"
+        asyncio.run(send_calls(url, 0, few))
+        before = resident_mb(gateway)
+        asyncio.run(send_calls(url, few, many - few))
+        after, took = resident_mb(gateway), time.perf_counter() - begin
+    finally:
+        for process in (gateway, upstream):
+            process.terminate()
+            process.wait(20)
+    note = f"{after:.1f} MB over {before:.1f} MB; {many / took:.0f} calls a second, nothing lost or crossed"
+    yield Goal(
+        "P21", f"resident memory after call {many:,} over that after {few:,}", after / before, 1.1, 1.05, note=note
     )

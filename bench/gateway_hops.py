@@ -95,6 +95,39 @@ def fastmcp():
     return create_proxy(UPSTREAM).http_app(path="/mcp")
 
 
+def plain():
+    """Ten small servers, at any path, that answer revision 2026-07-28 and nothing else."""
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    tools = [
+        {"name": "echo", "inputSchema": schema, "annotations": {"readOnlyHint": True}},
+        {"name": "add_note", "inputSchema": schema, "annotations": {"destructiveHint": False}},
+    ]
+    lasting = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    answers = {
+        "server/discover": {**lasting, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
+        "tools/list": {**lasting, "tools": tools},
+    }
+
+    async def answer(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        data = b""
+        while (message := await receive()).get("more_body"):
+            data += message["body"]
+        body = json.loads(data + message["body"])
+        result = answers.get(body["method"])
+        if result is None:
+            text = f"{scope['path']} {body['params']['arguments']['text']}"
+            result = {"resultType": "complete", "content": [{"type": "text", "text": text}]}
+        told = json.dumps({"jsonrpc": "2.0", "id": body["id"], "result": result}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(told)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": told})
+
+    return answer
+
+
 if __name__ == "__main__":
-    app = {"server": server, "sdk": sdk, "raw": raw, "fastmcp": fastmcp}[KIND]()
-    uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="error", access_log=False)
+    app = {"plain": plain, "server": server, "sdk": sdk, "raw": raw, "fastmcp": fastmcp}[KIND]()
+    lifespan = "off" if KIND == "plain" else "auto"
+    uvicorn.run(app, lifespan=lifespan, host="127.0.0.1", port=PORT, log_level="error", access_log=False)
