@@ -387,7 +387,7 @@ REFUSED = [
     ("a.json", '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "line 1, column 40: the key 'a'"),
     ("a.json", '{"mcpServers": {"a": {"command": "x",\n "command": "y"}}}', "line 2, column 2: the key 'command'"),
     ("a.json", '{"mcpServers": {"a": {"command": "x"}}', "line 1, column 39: expected ',' or '}', got the end of the file"),
-    ("a.json", '{"a": ' + "[" * 300, "nested more than 200 levels deep"),
+    ("a.json", '{"a": ' + "[" * 300, "nested more than 100 levels deep"),
     ("a.json", "command = 1", "line 1, column 1: expected a value, got 'c'"),
     ("a.json", '{"mcpServers": {"a": {"command": "x\ny"}}}', "line 1, column 34: expected a string"),
     ("a.json", "{} {}", "expected the end of the file"),

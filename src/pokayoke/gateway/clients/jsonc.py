@@ -22,7 +22,7 @@ from pokayoke.gateway.clients.command_line import Word
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/)*")
 _STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*"')
 _SCALAR: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
-_DEEPEST: Final = 200
+_DEEPEST: Final = 100  # four calls each: well below the limit of the interpreter
 
 Path = tuple[str, ...]
 
@@ -66,7 +66,7 @@ def parse_jsonc(text: str, is_wanted: Callable[[Path], bool] = lambda path: True
             value is checked and skipped, which keeps a large state file small in memory.
 
     Raises:
-        ConfigurationError: it is not JSON with comments, or is nested more than 200 levels deep.
+        ConfigurationError: it is not JSON with comments, or is nested more than 100 levels deep.
     """
     return _JsoncParser(text, is_wanted).parse_document()
 
