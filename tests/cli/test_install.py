@@ -316,6 +316,15 @@ def test_permissions_and_links_stay(shell, config, tmp_path):
     assert real.read_text() == CONFIG
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_the_owner_stays(shell, config):
+    """An administrator installs for a user: the file and its backup still belong to that user."""
+    os.chown(config, 65534, 65534)
+    assert shell("install", config, "--yes").returncode == 0
+    for path in (config, backup_of(config)):
+        assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
+
+
 @pytest.mark.parametrize("protected", ["file", "folder"])
 def test_without_permission_nothing_is_asked(protected):
     """A file or a folder that takes no write is found out before the first question."""

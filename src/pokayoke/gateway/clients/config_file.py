@@ -17,7 +17,7 @@ from pokayoke.gateway.clients.command_line import CommandLine
 from pokayoke.gateway.clients.jsonc_config import JsoncConfig
 from pokayoke.gateway.clients.servers import ServerEntry
 from pokayoke.gateway.clients.toml_config import TomlConfig
-from pokayoke.runtime.files.atomic_file import atomic_write
+from pokayoke.runtime.files.atomic_file import atomic_write, copy_permissions
 
 _MARK: Final = "\ufeff"
 _LARGEST: Final = 64_000_000
@@ -139,11 +139,10 @@ class ConfigFile:
 
     def _write_backup(self) -> None:
         """Write the backup with the permissions of the file, which may hold secrets."""
-        mode = stat.S_IMODE(self.path.stat().st_mode)
         draft = self.backup.with_name(f"{self.backup.name}-{os.urandom(8).hex()}")
         try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & 0o600), "wb") as file:  # noqa: PTH123 - an open descriptor
-                draft.chmod(mode)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - an open descriptor
+                copy_permissions(self.path, draft)
                 file.write(self._data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -21,7 +21,8 @@ def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     """Open a file for writing; it replaces the old one once all of it is on the disk.
 
     Readers never see half of it, and if writing fails the old file is unchanged. A link stays a link, permissions
-    stay as they were, and anything but a file (a pipe, a device) is written to directly.
+    stay as they were, and so does the owner as far as this process may give a file away. Anything but a file (a pipe,
+    a device) is written to directly.
 
     Args:
         name: of the file.
@@ -47,7 +48,7 @@ def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     try:
         with file:
             if there:
-                draft.chmod(stat.S_IMODE(path.stat().st_mode))
+                copy_permissions(path, draft)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -55,6 +56,20 @@ def atomic_write(name: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def copy_permissions(source: Path, target: Path) -> None:
+    """Give a file the permissions of another one, and its owner as far as this process may.
+
+    Raises:
+        OSError: the permissions cannot be set.
+    """
+    status = source.stat()
+    given = target.stat()
+    if (status.st_uid, status.st_gid) != (given.st_uid, given.st_gid):
+        with suppress(PermissionError):
+            os.chown(target, status.st_uid, status.st_gid)
+    target.chmod(stat.S_IMODE(status.st_mode))
 
 
 def read_followed(path: Path) -> bytes:
