@@ -13,7 +13,7 @@ ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage check lint types imports pages bench conformance frameworks soak docs reference lock format clean python
+.PHONY: help demo test coverage check lint types imports pages bench conformance frameworks mcp soak docs reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -53,6 +53,10 @@ soak: $(VENV)/.test ## 100,000 effects and 5,000 kills on both stores, once, wit
 
 frameworks: $(VENV)/.dev ## the scenario table of every framework, each in its own environment (ARGS=--help)
 	@$(RUN) -m tools.frameworks $(ARGS)
+
+mcp: $(VENV)/.dev ## the gateway between servers and clients of MCP by others (npm and PyPI, installed into .mcp-parts)
+	@$(RUN) -m tools.mcp_parts
+	$(RUN) -m pytest tests/gateway/real $(ARGS)
 
 conformance: $(VENV)/.dev ## what needs the measurement data (POKAYOKE_SHARED=folder; POKAYOKE_FULL=1 for full size)
 	@test -n "$(POKAYOKE_SHARED)" && test -d "$(POKAYOKE_SHARED)/data" || { \

@@ -37,6 +37,7 @@ PARTS = {
     "start": "processes.starting",
     "replay": "processes.replaying",
     "context": "context.compacting",
+    "gateway-stdio": "gateway_stdio.stdio",
     "gateway": "gateway.http",
     "gateway-memory": "gateway.memory",
 }

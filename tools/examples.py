@@ -6,7 +6,7 @@ Per page, in a folder of its own and in one namespace:
 - ```` ```console ```` runs each line that starts with `$ pokayoke `; `  # exit 1` at its end names the exit code,
   0 if absent;
 - ```` ```yaml file=NAME ```` (or any language) is written to NAME first;
-- ```` ```text ```` and ```` ```sh ```` are shown only.
+- ```` ```text ````, ```` ```sh ```` and ```` ```js ```` are shown only (`make mcp` runs what is in JavaScript).
 - `needs=MODULE` in a block's info: the page cannot run without that module; `needs=NAME:` (with a colon): it needs
   a server, named by the environment variable NAME.
 - `host=NAME`: the page runs in the environment of a framework, where POKAYOKE_HOST is that name:
@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SHOWN_ONLY = {"text", "sh", "mermaid"}
+SHOWN_ONLY = {"text", "sh", "mermaid", "js"}
 
 
 class Block(NamedTuple):

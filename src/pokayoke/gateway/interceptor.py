@@ -367,15 +367,24 @@ def _read_arguments(arguments: Any) -> Any:
     return arguments if isinstance(arguments, str) or is_object(arguments) else dump_compact(arguments).decode()
 
 
-def _checked_parts(ticket: Ticket, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is checked of a result: its blocks, its structure and its flag, in a shape that the core knows."""
+class ResultParts:
+    """What is checked of a result. No dict: the core would have to guess whether `content` is the tool's own field."""
+
+    __slots__ = ("content", "isError", "structuredContent")
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        self.content, self.isError = result.get("content", []), result.get("isError")
+        self.structuredContent = result.get("structuredContent")
+
+
+def _checked_parts(ticket: Ticket, result: Mapping[str, Any]) -> Any:
+    """Return what is checked of a result, in a shape that the core knows."""
     content, structure = result.get("content", []), result.get("structuredContent")
     promises = ticket.admitted.plan.contract.output is not None
     is_usual = promises and is_object(structure) and len(content) == 1 and not result.get("isError")
     if is_usual and _says(content[0], structure):
-        return cast("dict[str, Any]", structure)  # a value, and its JSON as a text
-    parts = {key: result[key] for key in ("structuredContent", "isError") if key in result}
-    return {"content": content, **parts}
+        return structure  # a value, and its JSON as a text
+    return ResultParts(result)
 
 
 def _says(block: Any, value: Any) -> bool:
