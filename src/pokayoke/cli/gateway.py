@@ -8,6 +8,7 @@ Never: a secret on a terminal, but a new token once to whom asks for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -49,6 +50,8 @@ ScopesOption = Annotated[list[str], typer.Option("--scope", help="A scope that a
 HostsOption = Annotated[list[str], typer.Option("--allow-host", help="A host name that clients use; repeatable.")]
 OriginsOption = Annotated[list[str], typer.Option("--allow-origin", help="A web page that may call; repeatable.")]
 UrlOption = Annotated[str, typer.Option("--public-url", help="The address that clients use, if it is another one.")]
+SignInOption = Annotated[str, typer.Option("--sign-in", help="Sign in to this server of the file (OAuth), and end.")]
+TokenFolderOption = Annotated[Path | None, typer.Option("--token-folder", help="Where tokens of servers are kept.")]
 NoAuthOption = Annotated[bool, typer.Option("--no-auth", help="Let other machines call without a token.")]
 
 
@@ -73,24 +76,23 @@ def gateway(
     allow_origin: OriginsOption = [],  # noqa: B006 - as above
     public_url: UrlOption = "",
     no_auth: NoAuthOption = False,
+    sign_in: SignInOption = "",
+    token_folder: TokenFolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Guard the MCP servers of a file, and serve them as one."""
-    _require_extra()
     if new_token:
         _print_new_token(new_token, as_json)
         return
-    if servers is None:
-        raise ConfigurationError("name the file of servers: pokayoke gateway servers.json")
     made = _build_gateway(servers, store=store, config=config, run=run, trust_hints=trust_hints, reads=read)
-    if stdio:
-        from pokayoke.gateway.http.serve import serve_stdio  # noqa: PLC0415 - needs the extra
+    if _sign_in(made, token_folder, sign_in):
+        return
+    from pokayoke.gateway.http.gate import Door, require_door  # noqa: PLC0415 - needs the extra
+    from pokayoke.gateway.http.serve import serve_http, serve_stdio  # noqa: PLC0415 - as above
 
+    if stdio:
         asyncio.run(serve_stdio(made))
         return
-    from pokayoke.gateway.http.gate import Door, require_door  # noqa: PLC0415 - as above
-    from pokayoke.gateway.http.serve import serve_http  # noqa: PLC0415 - as above
-
     door = Door(
         hosts=(*_LOCAL, *allow_host, *_host_of(public_url)),
         origins=tuple(allow_origin),
@@ -100,7 +102,6 @@ def gateway(
         issuers=(jwt_issuer,) if jwt_issuer else (),
     )
     require_door(door, host, anybody=no_auth)
-
     url = public_url or f"http://{f'[{host}]' if ':' in host else host}:{{}}/mcp"
     asyncio.run(serve_http(made, door, host, port, ready=lambda found: _announce(url.format(found), as_json)))
 
@@ -118,8 +119,11 @@ def _require_extra() -> None:
 
 
 def _build_gateway(
-    servers: Path, *, store: str | None, config: Path | None, run: str, trust_hints: bool, reads: list[str]
+    servers: Path | None, *, store: str | None, config: Path | None, run: str, trust_hints: bool, reads: list[str]
 ) -> GatewaySetup:
+    _require_extra()
+    if servers is None:
+        raise ConfigurationError("name the file of servers: pokayoke gateway servers.json")
     from pokayoke.gateway.auth.references import References  # noqa: PLC0415 - needs the extra
     from pokayoke.gateway.http.serve import GatewaySetup  # noqa: PLC0415 - as above
     from pokayoke.gateway.interceptor import Interceptor  # noqa: PLC0415 - as above
@@ -127,6 +131,7 @@ def _build_gateway(
     from pokayoke.gateway.servers.server_file import read_servers  # noqa: PLC0415 - as above
     from pokayoke.runtime.guard.guard import Guard  # noqa: PLC0415 - as above
 
+    logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)  # what it logs may hold what servers and issuers wrote
     entries = read_servers(servers)
     guard = Guard([], store=store, config=config)
     references: References = References()
@@ -152,6 +157,37 @@ def _build_verifiers(tokens: Path | None, issuer: str, audience: str, keys: str,
             raise ConfigurationError("--jwt-issuer needs --jwt-audience or --public-url: a token is for one gateway")
         found.append(JwtTokens(issuer=issuer, audience=audience, keys=keys, algorithms=algorithms or ALGORITHMS))
     return tuple(found)
+
+
+def _sign_in(made: GatewaySetup, folder: Path | None, name: str) -> bool:
+    """Have the requests to servers signed that ask for it; return whether a person was to sign in to one instead."""
+    if not name and not any(one.oauth for one in made.entries):
+        return False
+    from pokayoke.gateway.auth import sign_in as signing  # noqa: PLC0415 - needs the extra
+    from pokayoke.gateway.auth.token_store import TokenStore, open_seal  # noqa: PLC0415 - as above
+    from pokayoke.gateway.servers.server_file import UpstreamEntry  # noqa: PLC0415 - as above
+
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    place, seal, references = folder or Path(base) / "pokayoke" / "tokens", open_seal(), made.references
+
+    def open_store(entry: UpstreamEntry) -> tuple[str, TokenStore]:
+        address = references.resolve(entry.url)
+        return address, TokenStore(place, address, seal, signing.known_client(entry, references))
+
+    made.build_auth = lambda one: None if one.oauth is None else signing.build_auth(one, *open_store(one))
+    if not name:
+        return False
+    entry = next((one for one in made.entries if one.name == name and one.oauth), None)
+    if entry is None:
+        raise ConfigurationError(f"the file has no server {name!r} with oauth: add it there")
+    try:
+        asyncio.run(signing.sign_in(entry, *open_store(entry), lambda line: print_message(escape_text(line))))
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("mcp", "httpx2"):
+            raise
+        raise ConfigurationError(f"{name}: {references.hide(str(error))}") from None
+    print_message(f"signed in to {escape_text(name)}")
+    return True
 
 
 def _print_new_token(subject: str, as_json: bool) -> None:
