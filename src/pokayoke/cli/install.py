@@ -52,7 +52,9 @@ def install(
     servers: ServersOption = None,
     store: StoreOption = None,
     client: Annotated[str | None, typer.Option(help="Name of the client; its servers share it.")] = None,
-    scope: Annotated[str | None, typer.Option(help="Scope of the client's effects; its name if not given.")] = None,
+    scope: Annotated[
+        str | None, typer.Option(help="Scope of the client's effects; the client's name if not given.")
+    ] = None,
     launcher: Annotated[
         str | None,
         typer.Option(envvar="POKAYOKE_LAUNCHER", show_envvar=True, help="What starts pokayoke, as a line of a shell."),
