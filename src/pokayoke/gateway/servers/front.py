@@ -35,6 +35,7 @@ SERVERS_KEY: Final = f"{PREFIX}servers"
 _PROCESS: Final = f"stdio/{uuid.uuid4()}"
 _TTL_MS: Final = 10_000
 _MAX_SESSIONS: Final = 1_000
+_HELLO_SECONDS: Final = 3.0
 _LISTS: Final = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -115,6 +116,8 @@ class Front:
             return await self._forward_named(method, params, context)
         if method == "completion/complete":
             return await self._complete(params, context)
+        if method in ("server/discover", "initialize"):
+            await self._upstreams.settle(_HELLO_SECONDS)  # the instructions tell which servers are missing
         return await call_next(context)
 
     async def _list(self, kind: str, context: Any) -> dict[str, Any]:

@@ -23,7 +23,6 @@ _NAMED: Final = frozenset({"tools", "prompts"})
 """Kinds whose names are those that clients call; of the others it is the URI."""
 _IDS: Final = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 _REFRESH_SECONDS: Final = 30.0
-_SETTLE_SECONDS: Final = 20.0
 
 
 class Target(NamedTuple):
@@ -121,9 +120,9 @@ class Upstreams:
             for one in self.all:
                 tasks.start_soon(one.refresh, older_than)
 
-    async def settle(self) -> None:
-        """Wait until every server has started or failed once, 20 seconds at most."""
-        with anyio.move_on_after(_SETTLE_SECONDS):
+    async def settle(self, most: float = 20.0) -> None:
+        """Wait until every server has started or failed once, so many seconds at most."""
+        with anyio.move_on_after(most):
             for one in self.all:
                 await one.wait_until_settled()
 
