@@ -18,6 +18,7 @@ _COMMANDS: Final = (
     "demo",
     "check",
     "doctor",
+    "verify",
     "trace",
     "learn",
     "replay",

@@ -41,6 +41,9 @@ def learn(
         str | None, typer.Option(help="A saved tools/list answer; recordings add what it leaves open.")
     ] = None,
     mcp: Annotated[bool, typer.Option("--mcp", help="Ask a live MCP server: --mcp -- COMMAND ARGUMENTS.")] = False,
+    save_listing: Annotated[
+        str | None, typer.Option(help="With --mcp: write the server's tool list to this file, as what is approved.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Timeout for the server, in seconds.", min=0.1)] = 30.0,
     trust_hints: Annotated[
         bool, typer.Option("--trust-hints", help="Believe the annotations of MCP listings.")
@@ -55,7 +58,7 @@ def learn(
 
     pokayoke learn calls.jsonl --map tool=name,arguments=args,output=result,run=task
 
-    pokayoke learn --mcp -- npx some-server
+    pokayoke learn --mcp --save-listing approved.json -o contracts.yaml -- npx some-server
 
     Every statement in the file has a comment with its evidence. Calls whose tool failed teach nothing.
     Exit code 0 if everything was read, 1 if a line could not be read or a tool could not be learnt, 2 if a
@@ -71,6 +74,7 @@ def learn(
         if not words:
             raise ConfigurationError("--mcp asks a server: name the command that starts it, --mcp -- COMMAND ARGUMENTS")
         entries = ask_server(words, seconds=timeout)
+        _save_listing(entries, save_listing, force=force)
     else:
         entries = [] if listing is None else read_listing(listing)
         _read_recordings(learner, words or [], kind, fields, needed=listing is None)
@@ -81,6 +85,16 @@ def learn(
     _write_contracts(drafts, skipped, learner, output, json=json)
     if learner.unread or skipped or not drafts:
         raise typer.Exit(1)
+
+
+def _save_listing(entries: list[dict[str, Any]], name: str | None, *, force: bool) -> None:
+    if name is None:
+        return
+    path = Path(name)
+    if path.exists() and not force:
+        raise ConfigurationError(f"{name} exists already, and somebody has approved it. Use --force to overwrite it")
+    with atomic_write(path) as file:
+        file.write(f"{as_json({'tools': entries})}\n".encode())
 
 
 def _read_recordings(

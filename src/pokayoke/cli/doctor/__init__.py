@@ -73,23 +73,49 @@ def doctor(
 
         print_words(json=json)
         return
-    material = read_sources(sources or [], config=config, trust_hints=False)
+    found = examine_setup(sources or [], config=config, store=store, lock=lock)
+    if json:
+        print_data(as_json({"probes": found.probes, "problems": found.problems, "notes": found.notes}))
+    else:
+        _print_report(found.probes, found.problems, found.notes)
+    if not found.is_clean:
+        raise typer.Exit(1)
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """What an examination has found.
+
+    Args:
+        probes: the result of every probe.
+        problems: what has to be changed.
+        notes: where less is guaranteed than the documentation says.
+        tools: names of the tools that were looked at.
+    """
+
+    probes: list[ProbeResult]
+    problems: list[SourceProblem]
+    notes: list[str]
+    tools: list[str]
+
+    @property
+    def is_clean(self) -> bool:
+        """True if every guard fired and nothing has to be changed."""
+        return not self.problems and all(one.fired for one in self.probes)
+
+
+def examine_setup(sources: list[str], *, config: str | None, store: str | None, lock: str | None) -> Examination:
+    """Fire every guard under a configuration; look at its tools, store and files. Options as of `doctor`."""
+    material = read_sources(sources, config=config, trust_hints=False)
     problems = [*material.problems, *(p for contract in material.contracts for p in contract_weaknesses(contract))]
     problems += unknown_name_problems(material)
     results = list(fire_probes(material.policy))
     broken, weak = _store_problems(store)
     drifts, rollouts = _lock_problems(lock, durable=store is not None)
-    told = [*collect_notes(material.policy, material.contracts, store), *weak, *rollouts]
+    notes = [*collect_notes(material.policy, material.contracts, store), *weak, *rollouts]
     if any(problem.code == "config" for problem in problems):
-        told.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
-    problems += [*broken, *drifts]
-    problems += _trace_problems(material.policy)
-    if json:
-        print_data(as_json({"probes": results, "problems": problems, "notes": told}))
-    else:
-        _print_report(results, problems, told)
-    if problems or not all(result.fired for result in results):
-        raise typer.Exit(1)
+        notes.insert(0, "the configuration has mistakes: the guards were fired under the defaults instead.")
+    problems += [*broken, *drifts, *_trace_problems(material.policy)]
+    return Examination(results, problems, notes, [one.name for one in material.contracts])
 
 
 def fire_probes(policy: Policy) -> Iterator[ProbeResult]:
