@@ -112,6 +112,10 @@ class ServerConnection:
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.protocol_version}
         if self.is_modern:
             meta = self._envelope() | meta
+            # Extensions, such as tasks, would have results come by ways that are not watched here.
+            offered = meta[types.CLIENT_CAPABILITIES_META_KEY]
+            if isinstance(offered, dict) and "extensions" in offered:
+                meta[types.CLIENT_CAPABILITIES_META_KEY] = {k: v for k, v in offered.items() if k != "extensions"}
             headers |= self._routing_headers(method, sent)
         if meta:
             sent["_meta"] = meta

@@ -158,6 +158,7 @@ class Front:
                 forward,
                 era=_era(context),
                 request_id=context.request_id,
+                ask=_question_channel(context),
             )
         except ServerErrorAnswer as answered:
             raise _as_sdk_error(answered.error) from None
@@ -249,13 +250,31 @@ def _era(context: Any) -> Era:
     return "modern" if _is_modern(context) else "legacy"
 
 
+def _question_channel(context: Any) -> Any:
+    """Return how the person at the client is asked; None where the client offers no way back during a call."""
+    offered = context.session.client_capabilities
+    if _is_modern(context) or offered is None or offered.elicitation is None or not context.session.can_send_request:
+        return None
+
+    async def ask(question: dict[str, Any]) -> Any:
+        try:
+            answer = await context.session.elicit_form(
+                question["message"], question["requestedSchema"], related_request_id=context.request_id
+            )
+        except MCPError:  # the client cannot show it: the question stays open
+            return None
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    return ask
+
+
 def _read_caller(context: Any) -> Caller:
     """Return on whose behalf a request is made."""
-    request = context.request
+    request, can_ask = context.request, _question_channel(context) is not None
     identity: CallerIdentity | None = None if request is None else request.scope.get(IDENTITY)
     if identity is not None:
-        return Caller(identity.subject, identity.scopes, "")
-    return Caller("", (), "" if _is_modern(context) else _session_id(context))
+        return Caller(identity.subject, identity.scopes, "", can_ask)
+    return Caller("", (), "" if _is_modern(context) else _session_id(context), can_ask)
 
 
 def _session_id(context: Any) -> str:

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import anyio
+
 from pokayoke.core.flow.steps import ToolNotStarted
 from pokayoke.gateway.interceptor import Interceptor, ServerGoneError, interim_kind
 from pokayoke.gateway.messages.results import Era
 from pokayoke.gateway.runs import Caller
 
 Forward = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+Ask = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 class ServerErrorAnswer(Exception):  # noqa: N818 - an answer
@@ -38,6 +41,7 @@ async def guard_call(
     *,
     era: Era,
     request_id: object,
+    ask: Ask | None = None,
 ) -> dict[str, Any]:
     """Take a call to its result.
 
@@ -49,11 +53,16 @@ async def guard_call(
             not get them, `ServerErrorAnswer` for an error of the server, and `ServerGoneError` where no answer comes.
         era: the client's.
         request_id: of the request, for the trace.
+        ask: puts a question to the person at the client, and returns the `elicitation/create` result; None if the
+            client cannot be asked.
 
     Raises:
         ServerErrorAnswer: the server's error is one that clients handle by themselves.
     """
     pending = await interceptor.abegin(params, caller, era=era, request_id=str(request_id))
+    if ask is not None and (question := interceptor.question(pending)) is not None:
+        answer = await ask(question)
+        pending = await anyio.to_thread.run_sync(interceptor.answer_question, pending, answer)
     if pending.params is None:
         assert pending.answer is not None  # a call without parameters for the server has its answer
         return pending.answer

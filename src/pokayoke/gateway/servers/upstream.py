@@ -149,12 +149,13 @@ class UpstreamServer:
             connection = self._connection
             if connection is None or time.monotonic() - self.listed_at < older_than:
                 return
+            before = self.listings
             try:
                 await self._read_listings(connection)
             except (MCPError, ValueError) as error:
                 await self._change("failed", f"it cannot be listed: {self._describe(error)}")
             else:
-                if self.state != "ready":
+                if self.state != "ready" or self.listings != before:
                     await self._change("ready", "")
 
     def mark_stale(self) -> None:

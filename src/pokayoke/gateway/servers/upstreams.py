@@ -114,11 +114,11 @@ class Upstreams:
         """Return the servers that were never listed, so that nothing of theirs is offered."""
         return [one for one in self.statuses() if one.tools is None and one.state != "ready"]
 
-    async def refresh(self, older_than: float = _REFRESH_SECONDS) -> None:
-        """Read the listings again that are older than that many seconds, of all servers at once."""
+    async def refresh(self) -> None:
+        """Read the listings again that are older than 30 seconds, of all servers at once."""
         async with anyio.create_task_group() as tasks:
             for one in self.all:
-                tasks.start_soon(one.refresh, older_than)
+                tasks.start_soon(one.refresh, _REFRESH_SECONDS)
 
     async def settle(self, most: float = 20.0) -> None:
         """Wait until every server has started or failed once, so many seconds at most."""
