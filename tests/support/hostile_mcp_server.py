@@ -90,6 +90,10 @@ def forgets_all(ident):
     pass
 
 
+def starts_once(ident):
+    os._exit(7)
+
+
 def slow(ident):
     time.sleep(0.5)
     good(ident)
@@ -159,6 +163,8 @@ def main():
         message = json.loads(line)
         ident, method = message.get("id"), message.get("method")
         if method == "initialize":
+            if WAY == "starts_once" and os.path.exists(EFFECTS):
+                os._exit(9)
             info = {"serverInfo": {"name": "hostile", "version": "1"}, "capabilities": {"tools": {"listChanged": True}}}
             send(id=ident, result={"protocolVersion": "2025-06-18", **info})
         elif method == "tools/list":

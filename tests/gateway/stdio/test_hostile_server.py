@@ -117,6 +117,19 @@ def test_a_server_that_never_speaks_ends_the_gateway(tmp_path):
         assert client.process.wait(10) == 2
 
 
+def test_a_server_that_starts_no_more_is_given_up_and_tried_again_later(tmp_path):
+    """After five starts in a row that came to nothing, calls are answered at once; nothing ran, so they may be repeated."""
+    with LineClient(*gateway(server=[sys.executable, SERVER, "starts_once", str(tmp_path / "e")])) as client:
+        client.initialize()
+        assert status(client.call("act", {"n": 1})) == "in_doubt"
+        lost = client.call("act", {"n": 2}, within=60)
+        assert (status(lost), "Nothing was changed" in text(lost) or "not run" in text(lost)) == ("failed", True)
+        begun = time.monotonic()
+        assert status(client.call("act", {"n": 3})) == "failed"
+        assert time.monotonic() - begun < 10
+    assert b"".join(client.notes).count(b"started again") == 5
+
+
 def test_a_program_that_does_not_exist_is_an_error_before_anything_is_read():
     """The message names the program."""
     with LineClient(*gateway(server=["/no/such/program"])) as client:

@@ -116,7 +116,7 @@ class Conversation:
         self._can_ask = False
         self._era: Era = "legacy"
         self._told_final = False
-        self._heard_at = 0.0
+        self._heard_at = self._asked_at = 0.0
         self.handshake: tuple[bytes, bytes | None] | None = None
 
     def connect(self, server: Server) -> None:
@@ -227,8 +227,8 @@ class Conversation:
     def expire(self, now: float) -> None:
         """Answer the requests whose time is over, and restart a server that said nothing in all that time."""
         with self._lock:
-            if self._server_asks:  # the server waits for the client, which may wait for a person
-                return
+            if self._server_asks and now - self._asked_at < _ASKING_SECONDS:
+                return  # the server waits for the client, which may wait for a person
             over = [one for one in self._open.values() if one.deadline <= now]
             for one in over:
                 del self._open[one.id]
@@ -428,6 +428,8 @@ class Conversation:
             with self._lock:
                 is_open = len(self._server_asks) < _MOST_OPEN
                 if is_open and message.id is not None:
+                    if not self._server_asks:
+                        self._asked_at = time.monotonic()
                     self._server_asks.add(message.id)
             if is_open:
                 self._to_client(line)

@@ -67,7 +67,7 @@ class ServerLink:
         self._opened_at = time.monotonic()
         self._process = ServerProcess(command, environment)
         self._writer = LineWriter(self._process.stdin, _STALL_SECONDS)
-        self.has_spoken = False
+        self.has_spoken, self._has_greeted = False, True
         self.exit_code: int | None = None
 
     # -- lines for the server -----------------------------------------------------------------------
@@ -128,6 +128,8 @@ class ServerLink:
                 return
             reason = f"has ended with exit code {self.exit_code}"
             self._conversation.server_ended(reason)
+            if not self._has_greeted:
+                self._give_up_if_hopeless(reason)
             if not self.has_spoken:  # it never was a server: the client learns that as without a gateway
                 self._note(f"the server {reason} before it said anything")
                 self._conversation.server_failed(reason)
@@ -155,7 +157,7 @@ class ServerLink:
                 process = ServerProcess(self._command, self._environment)
             except ConfigurationError as error:
                 self._note(str(error))
-                self._give_up_if_hopeless(str(error))
+                self._give_up_if_hopeless(f"cannot be started: {error}")
                 continue
             self._opened_at = time.monotonic()
             self._note(f"the server is started again, as process {process.pid}")
@@ -169,25 +171,36 @@ class ServerLink:
                 return
             self._failed_at = time.monotonic()
             self._held.clear()
-        self._conversation.server_failed(f"cannot be started: {reason}")
+        self._conversation.server_failed(reason)
 
     def _greet(self) -> None:
         """Shake hands with a new process as the client did with the first one; then send what has waited."""
         handshake = self._conversation.handshake
+        self._has_greeted = handshake is None
         if handshake is None:
             self._open_gate(None)
             return
+        watch = threading.Timer(_HANDSHAKE_SECONDS, self._end_if_silent, (self._process,))
+        watch.daemon = True
+        watch.start()
         first, second = handshake
         params = msgspec.json.decode(first).get("params", {})
         line = self._conversation.ask_server("initialize", params, lambda _: self._open_gate(second))
         with contextlib.suppress(OSError):  # it has ended again, which is noticed where its lines are read
             self._writer.write_line(line)
 
+    def _end_if_silent(self, process: ServerProcess) -> None:
+        """End a process that has not answered our greeting."""
+        if process is self._process and not self._has_greeted:
+            self._note("the server does not answer its greeting")
+            process.stop(0.2)
+
     def _close_gate(self) -> None:
         with self._changed:
             self._is_up = False
 
     def _open_gate(self, greeting: bytes | None) -> None:
+        self._has_greeted = True
         with contextlib.suppress(OSError):  # as above
             if greeting is not None:
                 self._writer.write_line(greeting)
