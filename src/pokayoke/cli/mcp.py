@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -71,6 +72,8 @@ def mcp(
     )
     interceptor = Interceptor(guard, listing=listing, scope=f"{scope}/{name_client()}", untrusted=untrusted or ())
     settings = ConversationSettings(deadline=deadline, longest_line=longest_line * _MEGABYTE)
+    gc.collect()
+    gc.freeze()  # what was imported lives as long as the process: no collection needs to look at it again
     try:
         code = run_gateway(command, interceptor, settings)
     finally:
