@@ -36,6 +36,13 @@ def call(ident, params):
             file.write(f"{text}\n")
     if MODE == "dies":
         sys.exit(3)
+    if MODE == "floods":
+        for _ in range(200):
+            sys.stdout.write("x" * 1_000_000)
+        time.sleep(3_600)
+    if MODE == "floods lines":
+        for _ in range(20_000):
+            sys.stdout.write('{"jsonrpc": "2.0", "id": 7777, "result": {}}\n')
     if MODE == "hangs":
         time.sleep(3_600)
     if MODE == "other ids":

@@ -1,6 +1,7 @@
 """Servers that go wrong: each is shown as such in time, and hides no other."""
 
 import asyncio
+import resource
 import time
 
 import pytest
@@ -89,13 +90,19 @@ async def test_an_address_that_is_no_server_hides_no_other(row):
         await assert_shown({"url": f"http://127.0.0.1:{port}/mcp", "start_timeout": 1}, words)
 
 
-@pytest.mark.parametrize("mode", ["dies", "hangs", "other ids", "no result", "garbage between", "answers twice"])
+@pytest.mark.parametrize(
+    "mode", ["dies", "hangs", "floods", "floods lines", "other ids", "no result", "garbage between", "answers twice"]
+)
 async def test_a_call_that_goes_wrong_is_answered_and_done_once(tmp_path, mode):
     """A read says what happened; a write is done once at most and is not repeated; other servers go on."""
     file = tmp_path / "notes"
-    async with serve_gateway(make_setup({"bad": small(mode, file, timeout=1), "good": small()}, scope="one")) as url:
+    async with serve_gateway(
+        make_setup(
+            {"bad": small(mode, file, timeout=10 if mode == "floods lines" else 1), "good": small()}, scope="one"
+        )
+    ) as url:
         began = time.monotonic()
-        works = mode in ("garbage between", "answers twice")
+        works = mode in ("garbage between", "answers twice", "floods lines")
         write = await call(url, "bad__add_note", text="once")
         again = await call(url, "bad__add_note", text="once")
         assert file.read_text() == "once\n"
@@ -125,11 +132,29 @@ async def test_a_server_that_hangs_is_started_again(monkeypatch):
     assert "one: failed (it does not answer any more)" in lines
 
 
-async def test_a_server_that_died_is_started_again():
-    """A stdio server that ends after each call serves the next one all the same."""
+async def test_a_flood_takes_no_more_memory_than_a_message(tmp_path):
+    """A line of 200 MB is cut off at 16 MiB, and the server is started again."""
     lines = []
-    async with serve_gateway(make_setup({"one": small("dies"), "two": small()}, lines=lines)) as url:
-        for _ in range(3):
-            assert (await call(url, "one__echo", text="x"))["isError"]
+    async with serve_gateway(make_setup({"one": small("floods", timeout=10), "two": small()}, lines=lines)) as url:
+        before = peak()
+        result = await call(url, "one__echo", text="x")
+        assert result["isError"]
+        async with asyncio.timeout(DEADLINE):
+            while "one: failed (its connection has ended)" not in lines:  # noqa: ASYNC110 - the report is a list
+                await asyncio.sleep(0.05)
+        assert peak() - before < 100_000_000
+
+
+def peak():
+    """Return the most memory this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+
+
+async def test_a_server_that_died_is_started_again(tmp_path):
+    """A stdio server that ends in each call gets the next one all the same, in a new process."""
+    file = tmp_path / "notes"
+    async with serve_gateway(make_setup({"one": small("dies", file), "two": small()})) as url:
+        for number in range(3):
+            assert (await call(url, "one__add_note", text=f"note {number}"))["isError"]
         assert (await ask(url, modern("tools/list"))).json()["result"]["tools"]
-    assert lines.count("one: ready") >= 3
+    assert file.read_text() == "note 0\nnote 1\nnote 2\n"

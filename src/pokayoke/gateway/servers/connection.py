@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, Self, cast
 import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
@@ -33,6 +32,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from pokayoke.gateway.auth.references import References
 from pokayoke.gateway.servers.http_client import ServerHttpClient
+from pokayoke.gateway.servers.process import open_process
 from pokayoke.gateway.servers.server_file import UpstreamEntry
 
 VERSION: Final = metadata.version("pokayoke")
@@ -241,7 +241,7 @@ async def open_connection(
                 references.resolve(entry.url), http_client=client, max_sse_event_size=_MAX_EVENT_BYTES
             )
         else:
-            transport = stdio_client(_process_parameters(entry, references), errlog=handlers.errlog)
+            transport = _start_process(entry, references, handlers.errlog)
         read, write = await stack.enter_async_context(transport)
         watched: Any = _WatchedStream(read, handlers.ended)
         dispatcher: Any = JSONRPCDispatcher(watched, write)
@@ -270,13 +270,10 @@ async def _negotiate(session: Any) -> None:
         await session.initialize()
 
 
-def _process_parameters(entry: UpstreamEntry, references: References) -> Any:
-    return StdioServerParameters(
-        command=references.resolve(entry.command),
-        args=[references.resolve(one) for one in entry.args],
-        env=references.resolve_all(entry.env),
-        cwd=references.resolve(entry.cwd) or None,
-        encoding_error_handler="replace",
+def _start_process(entry: UpstreamEntry, references: References, errlog: Any) -> Any:
+    command = [references.resolve(one) for one in (entry.command, *entry.args)]
+    return open_process(
+        command, env=references.resolve_all(entry.env), cwd=references.resolve(entry.cwd), errlog=errlog
     )
 
 
