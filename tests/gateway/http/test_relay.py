@@ -232,6 +232,44 @@ async def test_an_answer_that_cannot_be_checked_is_withheld(row):
         assert "html" not in final["result"]["content"][0]["text"]
 
 
+async def test_a_server_that_hangs_is_given_up():
+    """A call that gets no answer within the server's `timeout` is answered, and a write is in doubt."""
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        message = json.loads((await receive())["body"])
+        if message["method"] == "tools/call":
+            await asyncio.sleep(30)
+        await demo(scope, _again(json.dumps(message).encode()), send)
+
+    inner = demo_server()
+    demo = inner.streamable_http_app()
+    async with inner.session_manager.run(), relayed(app, entry={"timeout": 1}, scope="desk") as (_, url):
+        async with asyncio.timeout(10):
+            result = await call(url, "add_note", text="x")
+    assert result["_meta"]["io.github.pokayoke/outcome"]["status"] == "in_doubt"
+
+
+async def test_a_relayed_session_belongs_to_the_token_that_began_it(tmp_path):
+    """Another caller who knows the id gets 404, as if there were no such session."""
+    (ada, line), (bob, other) = create_token("ada"), create_token("bob")
+    (tmp_path / "tokens").write_text(f"{line}\n{other}\n")
+    door = Door(verifiers=(StaticTokens(tmp_path / "tokens"),))
+    hello = {
+        "jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }  # fmt: skip
+    async with relayed(demo_server().streamable_http_app(), door) as (_, url), httpx.AsyncClient() as client:
+        headers = {**ACCEPT, "authorization": f"Bearer {ada}"}
+        session = (await client.post(url, json=hello, headers=headers)).headers["mcp-session-id"]
+        named = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert (await client.post(url, json=ping, headers={**headers, **named})).status_code == 200
+        stolen = {**ACCEPT, **named, "authorization": f"Bearer {bob}"}
+        assert (await client.post(url, json=ping, headers=stolen)).status_code == 404
+
+
 async def test_a_server_that_is_not_there_is_an_error():
     """Each request is answered, and says which server cannot be reached."""
     async with (
