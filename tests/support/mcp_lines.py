@@ -23,7 +23,7 @@ class LineClient:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
         )
         self.lines = queue.Queue()
-        self.seen, self.notes = [], []
+        self.seen, self.notes, self.raw = [], [], []
         self._ids = 0
         streams = ((self.process.stdout, self._take), (self.process.stderr, self.notes.append))
         self._threads = [threading.Thread(target=self._read, args=one, daemon=True) for one in streams]
@@ -31,6 +31,7 @@ class LineClient:
             thread.start()
 
     def _take(self, line):
+        self.raw.append(line)
         self.lines.put((time.monotonic(), line))
 
     def _read(self, stream, take):

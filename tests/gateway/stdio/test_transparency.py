@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
-from mcp_lines import OUTCOME, ROOT
+from mcp_lines import OUTCOME, ROOT, LineClient, gateway
 
 pytest.importorskip("mcp.client.client", reason="needs the extra gateway")
 
@@ -99,3 +100,39 @@ def test_a_guarded_conversation_differs_only_in_its_marks(mode):
     assert set(statuses.values()) == expected
     assert len(guarded["progress"]) == 3
     assert ("ToolListChangedNotification" in guarded["notices"]) is (mode == "legacy")
+
+
+SCRIPT = [
+    ("tools/list", {}),
+    ("resources/list", {}),
+    ("resources/read", {"uri": "memo://one"}),
+    ("resources/templates/list", {}),
+    ("prompts/list", {}),
+    ("prompts/get", {"name": "greet", "arguments": {"name": "z"}}),
+    ("prompts/get", {"name": "nobody"}),
+    ("no/such/method", {"x": 1.50}),
+    ("ping", {}),
+    ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
+    ("tools/call", {"name": "count", "arguments": {"to": 2}, "_meta": {"progressToken": "p"}}),
+    ("tools/call", {"name": "write", "arguments": {"text": "é \u2028 x"}}),
+    ("tools/call", {"name": "fail", "arguments": {"text": "no"}}),
+]
+MARK = re.compile(rb',"_meta":{"io.github.pokayoke/outcome":{[^{}]*}}(?=})')
+
+
+def record(command):
+    """Play the script with a server in the handshake era; return the very lines that came."""
+    with LineClient(*command) as client:
+        client.initialize()
+        for method, params in SCRIPT:
+            client.request(method, params)
+        return list(client.raw)
+
+
+def test_a_recorded_conversation_differs_in_no_byte_but_the_marks():
+    """Line by line: what the guard has not acted on is what the server wrote, results of tools with their mark added."""
+    direct = record([sys.executable, SERVER])
+    guarded = record(gateway(server=[sys.executable, SERVER]))
+    marked = [MARK.subn(b"", line) for line in guarded]
+    assert [line for line, _ in marked] == direct
+    assert sum(count for _, count in marked) == sum(method == "tools/call" for method, _ in SCRIPT)
