@@ -188,6 +188,23 @@ async def test_an_expired_token_is_refreshed_without_a_person(tmp_path):
         assert issuer.grants == ["authorization_code", "refresh_token"]
 
 
+async def test_a_relayed_server_is_called_with_its_tokens(tmp_path):
+    """In front of one server, the relay signs what it passes on; without a sign-in it says how to get one."""
+    async with hosted() as (issuer, entry, address):
+        setup = make_setup({"crm": {"url": address, "oauth": True}})
+        setup.build_auth = lambda one: build_auth(one, one.url, make_store(tmp_path, address))
+        async with serve_gateway(setup) as url:
+            answer = (await ask(url, modern("tools/list"))).json()
+            assert "--sign-in crm" in answer["error"]["message"]
+        await sign_in(entry, address, make_store(tmp_path, address), visit([]), opens=False)
+        setup = make_setup({"crm": {"url": address, "oauth": True}})
+        setup.build_auth = lambda one: build_auth(one, one.url, make_store(tmp_path, address))
+        async with serve_gateway(setup) as url:
+            answer = (await ask(url, modern("tools/list"))).json()
+            assert [one["name"] for one in answer["result"]["tools"]] == ["echo", "add_note", "wait"]
+        assert issuer.grants == ["authorization_code"]
+
+
 async def test_a_server_that_nobody_has_signed_in_to_says_how(tmp_path):
     """The state names the command, no page is opened, and nothing hangs."""
     async with hosted() as (issuer, entry, address):

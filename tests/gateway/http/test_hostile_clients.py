@@ -101,6 +101,28 @@ async def exchange(url, data, seconds):
 
 
 ENDLESS = b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nx-long: " + b"y" * 200_000
+
+
+async def test_a_page_of_an_allowed_origin_can_call():
+    """A browser's question is answered for that origin only, and the answer to a call may be read there."""
+    page = "https://app.example"
+    door = Door(origins=(page,))
+    async with (
+        serve_gateway(make_setup({"small": small()}), door) as url,
+        httpx.AsyncClient(timeout=DEADLINE) as client,
+    ):
+        question = {"access-control-request-method": "POST", "access-control-request-headers": "mcp-method"}
+        asked = await client.options(url, headers={**question, "origin": page})
+        assert asked.headers["access-control-allow-origin"] == page
+        other = await client.options(url, headers={**question, "origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+        response = await client.post(url, json=GOOD, headers={**routed(GOOD), "origin": page})
+        assert response.headers["access-control-allow-origin"] == page
+        assert response.json()["result"]["content"][0]["text"] == "still here"
+        foreign = await client.post(url, json=GOOD, headers={**routed(GOOD), "origin": "https://evil.example"})
+        assert foreign.status_code == 403
+
+
 SLOW = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
 
 

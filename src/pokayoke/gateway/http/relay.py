@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.shared.inbound import (
     MCP_NAME_HEADER,
     MCP_PARAM_HEADER_PREFIX,
@@ -58,7 +59,7 @@ class Relay:
         references: resolves its references.
         interceptor: guards its tools.
         settle: waits until the server was listed once, or cannot be.
-        auth: signs the requests, or None.
+        auth: returns what signs the requests, or None.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Relay:
         references: References,
         interceptor: Interceptor,
         settle: Callable[[], Awaitable[None]],
-        auth: Any = None,
+        auth: Callable[[], Any],
     ) -> None:
         self._settle = settle
         self._entry, self._references, self._interceptor, self._auth = entry, references, interceptor, auth
@@ -84,7 +85,6 @@ class Relay:
         self._url = httpx2.URL(self._references.resolve(self._entry.url))
         async with httpx2.AsyncClient(
             headers=self._references.resolve_all(self._entry.headers),
-            auth=self._auth,
             timeout=httpx2.Timeout(10.0, read=seconds, pool=seconds),
             limits=limits,
             trust_env=False,
@@ -139,11 +139,13 @@ class Relay:
             ServerGoneError: it may have got it, and there is no answer.
         """
         try:
-            response = await self._client.send(request, stream=True)
+            response = await self._client.send(request, stream=True, auth=self._auth())
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise ToolNotStarted(self._describe("cannot be reached", error), blame="tool") from None
         except httpx2.HTTPError as error:
             raise ServerGoneError(self._describe("did not answer", error)) from None
+        except OAuthFlowError as error:
+            raise ToolNotStarted(self._describe("needs a sign-in", error), blame="tool") from None
         if response.status_code in (401, 403):
             await response.aclose()
             raise ToolNotStarted(

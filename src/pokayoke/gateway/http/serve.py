@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import uvicorn
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pokayoke.gateway.auth.references import References
@@ -88,8 +89,7 @@ class GatewaySetup(msgspec.Struct, kw_only=True):
         async with AsyncExitStack() as stack:
             if relayed:
                 entry = self.entries[0]
-                auth = None if self.build_auth is None else self.build_auth(entry)
-                relay = Relay(entry, self.references, self.interceptor, upstreams.settle, auth)
+                relay = Relay(entry, self.references, self.interceptor, upstreams.settle, lambda: upstreams.all[0].auth)
                 await stack.enter_async_context(relay.open())
                 answerer.append(relay)
             else:
@@ -115,7 +115,21 @@ async def open_http_app(gateway: GatewaySetup, door: Door) -> AsyncGenerator[App
             manager: Any = StreamableHTTPSessionManager(answerer.server, max_request_body_size=door.max_body)
             await stack.enter_async_context(manager.run())
             app = manager.handle_request
-        yield Gate(app, door, lambda: {"servers": [as_json(one) for one in upstreams.statuses()]})
+        gate: App = Gate(app, door, lambda: {"servers": [as_json(one) for one in upstreams.statuses()]})
+        yield _with_cors(gate, door)
+
+
+def _with_cors(app: App, door: Door) -> App:
+    """Let pages of the allowed origins call; a browser asks before it does."""
+    if not door.origins:
+        return app
+    return CORSMiddleware(
+        cast("Any", app),
+        allow_origins=door.origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["mcp-session-id", "www-authenticate"],
+    )
 
 
 async def serve_http(

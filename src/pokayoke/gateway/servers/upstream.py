@@ -56,6 +56,7 @@ class UpstreamServer:
         reason: why it is not ready, without secrets; "" if it is.
         listings: its latest listing of each kind (`tools`, `prompts`, ..); it outlives the connection.
         dropped: tools of the latest listing that clients must leave out, with the reason.
+        auth: what signs its HTTP requests, or None.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class UpstreamServer:
         self.listings: dict[str, list[dict[str, Any]]] = {}
         self.dropped: list[tuple[str, str]] = []
         self.listed_at = 0.0
+        self.auth: Any = None
         self._connection: ServerConnection | None = None
         self._settled = anyio.Event()
         self._changed = anyio.Event()
@@ -170,9 +172,10 @@ class UpstreamServer:
         """Connect and stay so until the connection ends; return why it did."""
         ended = anyio.Event()
         handlers = ConnectionHandlers(self._on_message, self._errlog, ended)
-        auth = None if self._build_auth is None else self._build_auth(self.entry)
         try:
-            async with open_connection(self.entry, self._references, handlers, auth) as connection:
+            # Made anew each time, so that tokens are found of which somebody has signed in meanwhile.
+            self.auth = None if self._build_auth is None else self._build_auth(self.entry)
+            async with open_connection(self.entry, self._references, handlers, self.auth) as connection:
                 self._connection = connection
                 with anyio.fail_after(self.entry.start_timeout):
                     await self._read_listings(connection)
