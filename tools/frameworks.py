@@ -33,7 +33,7 @@ CLOSING = re.compile(r"\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in \
 PATIENCE = 10.0
 """Seconds between two progress messages."""
 TESTS = ROOT / "tests" / "frameworks"
-SHARED = ("test_every_framework.py", "test_crm_incident.py", "test_wanted_twice.py")
+SHARED = ("test_every_framework.py", "test_crm_incident.py", "test_untrusted.py", "test_wanted_twice.py")
 """Tests that every framework passes, in its own environment only."""
 RATES = {"agent-framework": 20.0, "autogen": 20.0, "plain": None, "fastmcp": None, "litellm": None}
 """Per cent that a guarded tool turn may cost over one with empty hooks; 5 unless given here; None: no bound."""

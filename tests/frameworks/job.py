@@ -99,7 +99,7 @@ class Job:
         declared = self.declared
         more = [
             {
-                "effect": "read" if one.__name__ in declared["reads"] else "write",
+                **({"effect": "read"} if one.__name__ in declared["reads"] else {}),
                 **declared["fields"].get(one.__name__, {}),
             }
             for one in self.functions

@@ -19,17 +19,20 @@ _guards: dict[tuple[Any, ...], pokayoke.Guard] = {}
 _numbers = itertools.count()
 
 
+def contract_fields(tool: Any) -> dict[str, Any]:
+    """Return the fields of a tool's contract that its labels say; none if it has none."""
+    if tool.labels is None:
+        return {}
+    said = dict(tool.labels)
+    fields: dict[str, Any] = {"effect": said.pop("effect"), "open_world": said.pop("open_world")}
+    targets = said.pop("targets")
+    said |= {"targets": None if targets is None else tuple(targets), "amounts": tuple(said["amounts"])}
+    return {**fields, "labels": pokayoke.Labels(**said)}
+
+
 def _contract(name: str, tool: Any) -> pokayoke.Contract:
-    fields: dict[str, Any] = {}
-    if tool.labels is not None:
-        said = dict(tool.labels)
-        fields = {"effect": said.pop("effect"), "open_world": said.pop("open_world")}
-        targets = said.pop("targets")
-        fields["labels"] = pokayoke.Labels(
-            **said | {"targets": None if targets is None else tuple(targets), "amounts": tuple(said["amounts"])}
-        )
     schema = tool.schema if tool.schema.get("properties") else {"type": "object", "properties": {}}
-    return pokayoke.Contract.from_schema(name, schema, description=tool.description or "", **fields)
+    return pokayoke.Contract.from_schema(name, schema, description=tool.description or "", **contract_fields(tool))
 
 
 def _guard_of(tools: dict[str, Any], config: dict[str, Any]) -> tuple[pokayoke.Guard, dict[str, str]]:
@@ -42,12 +45,13 @@ def _guard_of(tools: dict[str, Any], config: dict[str, Any]) -> tuple[pokayoke.G
     return _guards[key], names
 
 
-def _with_zones(arguments: Any) -> Any:
+def with_zones(arguments: Any) -> Any:
+    """Return arguments whose moments have a time zone."""
     if isinstance(arguments, str):
         return re.sub(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)$", r"\1Z", arguments)
     if isinstance(arguments, dict):
-        return {name: _with_zones(value) for name, value in arguments.items()}
-    return [_with_zones(value) for value in arguments] if isinstance(arguments, (list, tuple)) else arguments
+        return {name: with_zones(value) for name, value in arguments.items()}
+    return [with_zones(value) for value in arguments] if isinstance(arguments, (list, tuple)) else arguments
 
 
 class _Policy:
@@ -63,11 +67,11 @@ class _Policy:
         run = self._run
         run.user(prompt)
         for step in history[self._seen :]:
-            ticket = run.begin(pokayoke.ToolCall("", names[step.tool], _with_zones(step.args)))
+            ticket = run.begin(pokayoke.ToolCall("", names[step.tool], with_zones(step.args)))
             if ticket.outcome is None:
                 run.finish(ticket, result=step.output, error=None if step.error is None else str(step.error))
         self._seen = len(history)
-        verdict = run.check(pokayoke.ToolCall("", names[call.tool], _with_zones(call.args)))
+        verdict = run.check(pokayoke.ToolCall("", names[call.tool], with_zones(call.args)))
         if verdict.ok:
             return "allow", ""
         why = verdict.findings[0].message if verdict.findings else str(verdict.sources)

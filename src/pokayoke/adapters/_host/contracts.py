@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, get_args, get_type_hints
 
-from pokayoke.core.call import Effect, Finding
+from pokayoke.core.call import UNDECLARED, Effect, Finding
 from pokayoke.core.contract.contract import Contract, OutputSchema
 from pokayoke.core.flow.plan import CallPlan
 from pokayoke.errors import UsageError
@@ -124,7 +124,8 @@ def build_contracts(
         raise UsageError(f"no tool is called {', '.join(strangers)}: correct reads=, destructive= or fields=")
     made: list[Contract] = []
     for one in known:
-        effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else "write"
+        # Not the literal "write": what a lookup returns that nobody declared would count as made by the run itself.
+        effect: Effect = "read" if one.name in reads else "destructive" if one.name in destructive else UNDECLARED
         given: dict[str, Any] = {"description": one.description, "effect": effect, "output_schema": one.output}
         if one.timeout is not None:
             given["timeout"] = one.timeout
