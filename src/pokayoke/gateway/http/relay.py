@@ -111,7 +111,7 @@ class Relay:
         try:
             done, _ = await asyncio.wait((task,), timeout=_WATCH_AFTER)
             if not done:
-                await _wait_or_leave(task, exchange, receive)
+                await _wait_or_leave(task, receive)
         finally:
             if not task.done():
                 task.cancel()
@@ -308,9 +308,8 @@ class _RelayedRequest:
         await _send_error(self._send, 502, self._ident, words)
 
 
-async def _wait_or_leave(task: asyncio.Task[None], exchange: _RelayedRequest, receive: Receive) -> None:
+async def _wait_or_leave(task: asyncio.Task[None], receive: Receive) -> None:
     """Wait for an exchange; end it if its client leaves, which the protocol calls a cancellation."""
-    del exchange
     watch = asyncio.ensure_future(_until_disconnected(receive))
     try:
         await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
