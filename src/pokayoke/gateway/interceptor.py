@@ -232,7 +232,7 @@ class Interceptor:
     def question(self, pending: PendingCall) -> dict[str, Any] | None:
         """Return the parameters of the `elicitation/create` request that asks a person about a call; None if none.
 
-        Only the client's own window asks, never a tool: an agent cannot answer its own question.
+        The client's own window asks, and the model sees neither the question nor the answer.
         """
         if pending.approval is None or pending.run is None:
             return None

@@ -238,6 +238,8 @@ class Conversation:
                     self._remember_late(one)
         self._listing.drop(over)
         is_silent = any(one.sent_at is not None and self._heard_at < one.sent_at for one in over)
+        if is_silent:  # before the answers, so that what the client sends next waits for the new process
+            self._server.restart("it answers nothing")
         for one in over:
             if one.asked is not None and one.pending is not None and one.pending.answer is not None:
                 self._to_client(result_line(one.plain_id, one.pending.answer))
@@ -246,8 +248,6 @@ class Conversation:
             if one.sent_at is not None and not is_silent:
                 self._server.send_line(_cancel_line(one.plain_id, "its deadline has passed"))
             self._answer_lost(one, _GONE.format(why))
-        if is_silent:
-            self._server.restart("it answers nothing")
 
     # -- requests of the client -----------------------------------------------------------------------
 
