@@ -103,7 +103,7 @@ def test_what_the_user_asked_for_runs_without_a_question(mode):
 
 def test_a_question_says_where_the_value_stands_and_a_yes_runs_the_call_once():
     """A person reads argument, value and record; after the yes the value is the run's own and asks no more."""
-    paid, asked = [], []
+    paid, asked, payee = [], [], "P-77012"
 
     def decide(approval):
         asked.append(approval)
@@ -111,19 +111,19 @@ def test_a_question_says_where_the_value_stands_and_a_yes_runs_the_call_once():
 
     def read_invoice() -> dict:
         """Return an invoice."""
-        return {"number": "I-9", "iban": STRANGER, "total": 900}
+        return {"number": "I-9", "iban": payee, "total": 900}
 
     tools = [pokayoke.tool(effect="read")(read_invoice), shop(paid)[1]]
     guard = pokayoke.Guard(tools, config={"untrusted": {"mode": "ask", "level": "strict"}}, on_ask=decide)
     with guard.run() as run:
         run.user("Refund the invoice.")
         assert call(run, "read_invoice", "r1").ok
-        assert call(run, "refund", account=STRANGER, amount=900).ok
-        assert paid == [(STRANGER, 900)]
+        assert call(run, "refund", account=payee, amount=900).ok
+        assert paid == [(payee, 900)]
         why = "\n".join(asked[0].why)
-        assert f"account is '{STRANGER}'" in why
+        assert f"account is '{payee}'" in why
         assert "read_invoice, record 1 of 1, step 1" in why
-        assert call(run, "refund", "c2", account=STRANGER, amount=850).ok
+        assert call(run, "refund", "c2", account=payee, amount=850).ok
         assert [one.why for one in asked[1:]] == [("amount is '850': neither the user nor any tool named it",)]
 
 
@@ -292,6 +292,15 @@ def test_labels_of_a_contract_are_checked_and_used():
     """A target that does not exist is an error; a trusted tool does not taint."""
     with pytest.raises(pokayoke.ContractError, match="labels name the target 'acount'"):
         shop([], labels=Labels(targets=("acount",)))
+    with pytest.raises(pokayoke.ContractError, match=r"labels name the amount 'sum', .* It has: account, amount"):
+        shop([], labels=Labels(targets=("account",), amounts=("sum",)))
+    items = {"type": "array", "items": {"type": "object", "properties": {"packs": {"type": "integer"}}}}
+    nested = {"type": "object", "properties": {"items": items}, "examples": [[1]]}
+    assert pokayoke.Contract.from_schema("order", nested, labels=Labels(targets=(), amounts=("packs",)))
+    with pytest.raises(pokayoke.ContractError, match="It has: none"):
+        pokayoke.Contract.from_schema(
+            "a", {"type": "object", "additionalProperties": False}, labels=Labels(targets=("b",))
+        )
     with pytest.raises(pokayoke.ContractError, match="labels must be Labels"):
         shop([], labels={"trusted": True})
 

@@ -123,6 +123,7 @@ def _find_contradictions(contract: Contract) -> Iterator[str]:
     arguments, complete = declared_arguments(contract.input)
     yield from _handler_problems(contract)
     yield from _argument_problems(contract, arguments, complete=complete)
+    yield from _label_problems(contract, complete=complete)
     yield from _effect_problems(contract)
     yield from _output_problems(contract)
     yield from _invariant_problems(contract, arguments, complete=complete)
@@ -215,9 +216,6 @@ def _argument_problems(contract: Contract, arguments: dict[str, Any], *, complet
     named += [(f"volatile names {name!r}", name) for name in contract.volatile]
     named += [(f"literal names {name!r}", name) for name in contract.literal]
     named += [(f"paths names {name!r}", name) for name in contract.paths]
-    if contract.labels is not None:
-        named += [(f"labels name the target {name!r}", name) for name in contract.labels.targets or ()]
-        named += [(f"labels name the amount {name!r}", name) for name in contract.labels.amounts]
     named += [(f"urls names {name!r}", name) for name in contract.urls]
     named += [(f"quota counts {limit.field!r}", limit.field) for limit in contract.quota if limit.field is not None]
     for what, name in named:
@@ -243,6 +241,31 @@ def _place_problems(contract: Contract, arguments: dict[str, Any]) -> Iterator[s
     for name, rule in contract.urls.items():
         if not isinstance(cast(object, rule), UrlRule):
             yield f"urls[{name!r}] is a UrlRule such as UrlRule(hosts=('docs.example.com',)), not {rule!r}"
+
+
+def _label_problems(contract: Contract, *, complete: bool) -> Iterator[str]:
+    """Yield the labels that name no property. A target may stand anywhere in an argument."""
+    labels = contract.labels
+    if labels is None or not complete:
+        return
+    known = set(_property_names(contract.input_schema))
+    for kind, names in (("target", labels.targets or ()), ("amount", labels.amounts)):
+        for name in names:
+            if name not in known:
+                has = ", ".join(sorted(known)) or "none"
+                yield f"labels name the {kind} {name!r}, but the input schema has no such property. It has: {has}"
+
+
+def _property_names(node: Any) -> Iterator[str]:
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if is_object(one):
+            if is_object(one.get("properties")):
+                yield from one["properties"]
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += cast("list[Any]", one)
 
 
 def _handler_problems(contract: Contract) -> Iterator[str]:
