@@ -420,3 +420,13 @@ def test_private_values_are_found_however_they_are_grouped():
     assert [key for _, key in private.find_in("x DE40 1001 0010 0000 0101 01")] == ["iban", "short"]
     assert [key for _, key in private.find_in("code:k-4711!")] == ["code"]
     assert list(private.find_in("secret, a1, xde4010")) == []
+
+
+def test_what_a_run_remembers_of_equal_calls_is_bounded(monkeypatch):
+    """Of more calls than that, the oldest are forgotten: their values are not stale any more, and still known."""
+    monkeypatch.setattr(provenance_module, "_MOST_CALLS", 4)
+    calls = [(READ, {"page": number % 3}, [{"repair_id": f"R-{number}"}]) for number in range(30)]
+    found = run("Close a repair", *calls, *[(READ, {"page": 100 + number}, []) for number in range(9)])
+    assert len(found._latest) <= 4
+    assert len(found._superseded) <= 4
+    assert found.tier_of("R-0") == "leaf"

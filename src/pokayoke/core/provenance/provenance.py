@@ -27,7 +27,8 @@ from pokayoke.core.provenance.vocabulary import GATE_ORDER, PRIVATE_NAMES, Act
 
 Tier = Literal["prompt", "own", "trusted", "anchored", "leaf", "none"]
 Level = Literal["strict", "careful", "balanced"]
-_MOST_WAITING: Final = 33_554_432  # bytes of outputs; of the oldest beyond them no value is known
+_MOST_WAITING: Final = 12_582_912  # bytes of outputs; of the oldest beyond them no value is known
+_MOST_CALLS: Final = 4_096  # of which a later output is known to replace an earlier one
 _MOST_READ: Final = 67_108_864  # bytes of outputs in a run; of later ones no value is known
 _VOUCHED: Final[frozenset[Tier]] = frozenset({"prompt", "own", "trusted"})
 
@@ -151,7 +152,11 @@ class Provenance:
         call = hash((labels.name, arguments))
         if labels.effect == "read" and (before := self._latest.get(call)) is not None:
             self._superseded.add(before)
+            if len(self._superseded) > _MOST_CALLS:
+                self._superseded = set(sorted(self._superseded)[-_MOST_CALLS // 2 :])
         self._latest[call] = step
+        if len(self._latest) > _MOST_CALLS:
+            self._latest.pop(next(iter(self._latest)))
         self._waiting.append(_Taken(labels, arguments, output, step, is_approved))
         self._waiting_size += len(output)
         while self._waiting_size > _MOST_WAITING and len(self._waiting) > 1:

@@ -23,6 +23,7 @@ from pokayoke.core.provenance.labels import ToolLabels, derive_labels
 from pokayoke.core.provenance.provenance import Judgement, Provenance
 
 _MOST_WORDS: Final = 20_000  # characters of the user's texts; of more, the oldest are forgotten, which asks more
+_MOST_KNOWN: Final = 20_000
 _INLINE: Final = 65_536  # characters: what a caller reads in its own thread; more would hold up an event loop
 
 
@@ -82,6 +83,8 @@ class ValueSources:
     ) -> None:
         """Take in what a tool returned to the model; see `Provenance.add_call`."""
         with self._lock:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()  # an output of a history may then count twice, which changes no judgement
             if call_id:
                 self._known.add(hash(call_id))
             self._provenance.add_call(plan.labels, arguments, output, step=step, is_approved=is_approved)
