@@ -29,7 +29,7 @@ from pokayoke.core.contract.terms import (
 )
 from pokayoke.core.contract.url_rule import UrlRule
 from pokayoke.core.json.pointer import parse_pointer
-from pokayoke.core.json.values import is_object
+from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.policy import LimitPolicy, RetryPolicy
 from pokayoke.core.provenance.labels import Labels
 from pokayoke.core.schema.schema import Schema
@@ -264,8 +264,8 @@ def _property_names(node: Any) -> Iterator[str]:
             if is_object(one.get("properties")):
                 yield from one["properties"]
             waiting += one.values()
-        elif isinstance(one, list):
-            waiting += cast("list[Any]", one)
+        elif is_array(one):
+            waiting += one
 
 
 def _handler_problems(contract: Contract) -> Iterator[str]:
