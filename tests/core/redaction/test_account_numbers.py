@@ -16,8 +16,11 @@ def test_a_valid_number_is_hidden(number, printed):
     """In one piece or in groups of four, with words around it, and in JSON."""
     shown = " ".join(number[at : at + 4] for at in range(0, len(number), 4)) if printed else number
     assert is_account(shown)
-    assert hide_accounts(f"to {shown} FOR RENT, now", lambda _: HIDDEN) == f"to {HIDDEN} FOR RENT, now"
-    assert Redactor().redact_payload(f'{{"x":"pay {shown}"}}'.encode()) == b'{"x":"pay [redacted]"}'
+    assert hide_accounts(f"to {shown} FOR RENT, now", lambda _: HIDDEN) == f"to {HIDDEN} …{number[-4:]} FOR RENT, now"
+    assert (
+        Redactor().redact_payload(f'{{"x":"pay {shown}"}}'.encode())
+        == f'{{"x":"pay {HIDDEN} …{number[-4:]}"}}'.encode()
+    )
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,17 @@ def test_a_question_says_where_the_value_stands_and_a_yes_runs_the_call_once():
         assert [one.why for one in asked[1:]] == [("amount is '850': neither the user nor any tool named it",)]
 
 
+def test_a_person_knows_an_account_by_its_last_signs():
+    """The number itself is hidden, as in the trace."""
+    asked = []
+    guard = pokayoke.Guard(shop([]), config={"untrusted": {"mode": "ask"}}, on_ask=asked.append)
+    with guard.run() as run:
+        steered(run)
+    why = "".join(asked[0].why)
+    assert STRANGER not in why
+    assert f"…{STRANGER[-4:]}" in why
+
+
 def test_secrets_stay_out_of_a_question():
     """A marked argument is not spelled out where the reason quotes it."""
     asked = []
