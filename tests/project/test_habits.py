@@ -137,15 +137,21 @@ DISTRIBUTIONS = {
 """Distributions that are not named like their module."""
 
 
-def lock_of(path) -> str:
-    """The lock of the environment in which a test file runs: that of a framework, if it is about one."""
+SEVERAL = {"framework_policy.py": ("frameworks/langchain.lock", "frameworks/pydantic-ai.lock")}
+"""Files that are about several frameworks, of which an environment has one."""
+
+
+def locks_of(path) -> tuple[str, ...]:
+    """The locks of the environments in which a test file runs: that of a framework, if it is about one."""
+    if path.name in SEVERAL:
+        return SEVERAL[path.name]
     if FRAMEWORKS in path.parents:
         place = path if path.parent in (FRAMEWORKS, *HOSTS) else path.parent
         stem = place.stem.removeprefix("test_").replace("_", "-")
         for name_ in environments.NAMES:
             if name_ != "plain" and (stem == name_ or stem.startswith(f"{name_}-")):
-                return f"frameworks/{name_}.lock"
-    return "test.lock"
+                return (f"frameworks/{name_}.lock",)
+    return ("test.lock",)
 
 
 def test_the_locks_hold_what_the_tests_import():
@@ -158,7 +164,7 @@ def test_the_locks_hold_what_the_tests_import():
                 top = module.split(".", maxsplit=1)[0]
                 if top in sys.stdlib_module_names or top in local:
                     continue
-                if normal(DISTRIBUTIONS.get(top, top)) not in locked(lock_of(path)):
+                if normal(DISTRIBUTIONS.get(top, top)) not in set().union(*map(locked, locks_of(path))):
                     missing.add((name(path), top))
     assert missing == set()
 
