@@ -18,7 +18,7 @@ from pokayoke.core.ledger.admission import (
     approval_fingerprint,
     build_charges,
 )
-from pokayoke.core.ledger.records import Claim, Record
+from pokayoke.core.ledger.records import UNASKED, Claim, Record
 from pokayoke.core.policy import LimitPolicy, Policy
 from pokayoke.core.state.kill_switch import Switch
 from pokayoke.core.state.run_state import RunState, Taint, latch, step_down_to
@@ -480,3 +480,53 @@ def test_a_sum_may_reach_its_limit_in_any_parts(allowed, amounts, last):
         )
         used = kept.used
     assert kept.answer.kind == last
+
+
+@pytest.mark.parametrize(
+    ("status", "now", "kind"),
+    [
+        (None, 100.0, "unasked"),
+        ("waiting", 100.0, "pending"),
+        ("approved", 100.0, "execute"),
+        ("used", 100.0, "unasked"),
+        ("denied", 100.0, "unasked"),
+        ("waiting", 250.0, "unasked"),  # it has expired
+        ("approved", 250.0, "unasked"),
+    ],
+)
+def test_a_call_that_resumes_asks_nobody_anew(status, now, kind):
+    """Only a question that was asked before, and still stands, may let it run."""
+    held = None if status is None else msgspec.structs.replace(ASKED, status=status)
+    kept = admit(request(approval=ASKED, resumes=True, now=now), StoredState(RUN, approval=held))
+    assert ("unasked" if kept.answer is UNASKED else kept.answer.kind) == kind
+    assert kept.approval is None
+    if kind != "execute":
+        assert kept.record is None
+    asked = admit(request(approval=ASKED, now=now), StoredState(RUN, approval=held)).answer
+    assert asked is not UNASKED
+
+
+def test_a_yes_to_a_repetition_is_for_that_repetition():
+    """The effect that would be repeated is part of what is asked, and so is how it ended."""
+    base = ("pay@1", ("run", "r"), "h1", 1)
+    failed = msgspec.structs.replace(DONE, state="failed_final")
+    other = msgspec.structs.replace(DONE, claim_id="c9")
+    marks = [approval_fingerprint(*base, repeated) for repeated in (None, DONE, failed, other)]
+    assert len(set(marks)) == 4
+    assert marks[0] == approval_fingerprint(*base)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "says"),
+    [
+        ("call", "approved", "the same call runs when it is sent again"),
+        ("call", "used", "the same call asks again"),
+        ("call", "denied", "the same call stays refused"),
+        ("output", "approved", "its output no longer holds back writes"),
+        ("output", "used", "its output no longer holds back writes"),
+        ("output", "denied", "its output still holds back writes"),
+    ],
+)
+def test_an_answer_says_what_it_means(kind, status, says):
+    """The sentence fits the kind of the question and the answer."""
+    assert msgspec.structs.replace(ASKED, kind=kind, status=status).consequence == says
