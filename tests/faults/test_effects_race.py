@@ -92,9 +92,9 @@ def test_processes_that_await_are_killed_too(trial, full, store):
 
 
 def test_a_store_that_looks_before_it_writes_shows_double_effects(trial):
-    """The race sees a ledger whose admission is not one act."""
-    figures = trial(sound=False, store="sqlite", configuration="check_then_act", keys=1_000, workers=8)
-    assert figures["double"] > 0
+    """The race sees a ledger whose admission is not one act, on a busy machine not each time."""
+    race = {"sound": False, "store": "sqlite", "configuration": "check_then_act", "keys": 1_000, "workers": 8}
+    assert any(trial(**race)["double"] > 0 for _ in range(4))
 
 
 @pytest.mark.parametrize("configuration", [name for name in UNSAFE if name != "check_then_act"])
