@@ -22,7 +22,7 @@ PATHS = [
     ("claude-desktop", "windows", WINDOWS, r"C:\Users\ann\AppData\Roaming\Claude\claude_desktop_config.json"),
     ("claude-desktop", "windows", {}, r"C:\Users\ann\AppData\Roaming\Claude\claude_desktop_config.json"),
     ("claude-code", "linux", {}, "/home/ann/.claude.json"),
-    ("claude-code", "linux", {"CLAUDE_CONFIG_DIR": "/work/claude"}, "/work/claude/.claude.json"),
+    ("claude-code", "linux", {"CLAUDE_CONFIG_DIR": "/opt/claude"}, "/opt/claude/.claude.json"),
     ("claude-code", "windows", WINDOWS, r"C:\Users\ann\.claude.json"),
     ("cursor", "linux", {}, "/home/ann/.cursor/mcp.json"),
     ("cursor", "windows", WINDOWS, r"C:\Users\ann\.cursor\mcp.json"),

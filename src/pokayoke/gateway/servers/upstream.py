@@ -251,7 +251,7 @@ class UpstreamServer:
         if code == REQUEST_TIMEOUT:
             self._doubt.set()
             return AnswerLost(f"it did not answer within {self.entry.timeout:g} s")
-        return error  # type: ignore[no-any-return]
+        return error  # type: ignore[no-any-return]  # the SDK is Any here
 
     def _describe(self, error: BaseException) -> str:
         """Return what went wrong, in one line and without secrets."""
