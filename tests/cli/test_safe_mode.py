@@ -6,10 +6,10 @@ import pytest
 from clishell import json_lines
 
 from pokayoke import Contract, Guard, ToolCall
-from pokayoke.cli.safe_mode import _is_known_tool
 from pokayoke.core.ledger.admission import AdmissionRequest
 from pokayoke.core.ledger.records import Claim
 from pokayoke.core.state.kill_switch import OutputObservation
+from pokayoke.runtime.decisions import is_known_tool
 from pokayoke.stores import MemoryStore
 from pokayoke.stores.values import SwitchCommand
 
@@ -148,8 +148,8 @@ def test_a_tool_among_many_effects_is_known():
         tool = "pay" if number == 1_000 else "mail"
         wish = Claim(f"{number:064x}", "h", "c", tool, f"{tool}@1", "r", 1.0, 1.0)
         store.admit(AdmissionRequest("r", tool, "write", (), 1.0, wish))
-    assert _is_known_tool(store, "pay")
-    assert not _is_known_tool(store, "payy")
+    assert is_known_tool(store, "pay")
+    assert not is_known_tool(store, "payy")
 
 
 @pytest.mark.parametrize("command", ["open", "close"])

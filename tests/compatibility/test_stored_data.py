@@ -53,7 +53,7 @@ def guard(tmp_path, executed):
     connection.executescript((HERE / "ledger.sql").read_text(encoding="utf-8"))
     connection.close()
     file.chmod(0o600)
-    with closing(pokayoke.open_store(f"sqlite:///{file}")) as store:
+    with closing(pokayoke.open_store(f"sqlite:///{file}", create=True)) as store:
         yield pokayoke.Guard([pay, look_up, close_account], store=store, clock=FrozenClock(WRITTEN_AT))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -18,14 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pokayoke.core.text.neutralise import INVISIBLE
+from pokayoke.core.text.visible import make_visible
 from pokayoke.runtime.trace.line import escape_controls
 
 if TYPE_CHECKING:
     from pokayoke.replay.readers import Source
 
-_UNSAFE: Final = re.compile(f"[\t\n{INVISIBLE}]")
-_SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
 _PROGRESS_FROM_BYTES: Final = 5_000_000
 
@@ -40,19 +37,12 @@ def escape_text(text: object, *, limit: int | None = None) -> str:
     whole = str(text)
     if limit is not None and len(whole) > limit:
         whole = f"{whole[:limit]}..."
-    return _UNSAFE.sub(_escape_match, whole)
+    return make_visible(whole)
 
 
 def escape_lines(text: str) -> str:
     """Return a text of several lines, each of them escaped."""
     return "\n".join(escape_text(line) for line in text.split("\n"))
-
-
-def _escape_match(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if found[0] in _SHORT_ESCAPES:
-        return _SHORT_ESCAPES[found[0]]
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
 
 
 def as_json(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +18,8 @@ from pokayoke.cli.options import (
     struct_to_dict,
 )
 from pokayoke.cli.output import as_json, escape_text, print_data, print_listing, print_message
-from pokayoke.core.state.kill_switch import ALL_TOOLS, PROBES_TO_CLOSE, OutputRate, Switch, first_probe_at, mode_at
-from pokayoke.errors import ConfigurationError
-from pokayoke.stores.base import Store
-from pokayoke.stores.values import RecordQuery, SwitchCommand
+from pokayoke.core.state.kill_switch import PROBES_TO_CLOSE, OutputRate, Switch, first_probe_at, mode_at
+from pokayoke.runtime.decisions import is_known_tool, turn_writes
 
 _MARKS = {"open": "bad", "half_open": "note", "closed": "ok"}
 
@@ -87,11 +85,10 @@ def refuse_writes(
 
     No later write is claimed; one that has started goes on and is not retried.
     """
-    _require_options(scope, by, reason)
     with open_store_option(store) as ledger:
-        if scope != ALL_TOOLS and not _is_known_tool(ledger, scope):
+        if scope.strip() and not is_known_tool(ledger, scope):
             print_message(f"warning: this store has no record of a tool {scope!r}; check the name")
-        switch = _flip_switch(ledger, scope, "open", by, reason)
+        switch = turn_writes(ledger, scope, "open", by=by, reason=reason, now=current_time())
     _print_switch(switch, json=json)
 
 
@@ -104,33 +101,15 @@ def allow_writes(
 
     pokayoke safe-mode off --scope crm_lookup --by ann --reason "repaired, checked three profiles"
     """
-    _require_options(scope, by, reason)
     with open_store_option(store) as ledger:
-        switch = next((s for s in ledger.switches() if s.scope == scope), Switch(scope))
-        if switch.mode == "closed":
-            print_message(f"safe mode is off already for {scope!r}; nothing was changed")
-        else:
-            switch = _flip_switch(ledger, scope, "closed", by, reason)
+        now = current_time()
+        switch = turn_writes(ledger, scope, "closed", by=by, reason=reason, now=now)
+    if switch.since != now:
+        print_message(f"safe mode is off already for {scope!r}; nothing was changed")
     _print_switch(switch, json=json)
 
 
 # -- parts -----------------------------------------------------------------------------------------
-
-
-def _require_options(scope: str, by: str, reason: str) -> None:
-    for option, said in (("--scope", scope), ("--by", by), ("--reason", reason)):
-        if not said.strip():
-            raise ConfigurationError(f"{option} is empty, and the audit needs it")
-
-
-def _flip_switch(ledger: Store, scope: str, mode: Literal["open", "closed"], by: str, reason: str) -> Switch:
-    return ledger.flip(SwitchCommand(scope, mode, by, reason, current_time()))
-
-
-def _is_known_tool(ledger: Store, tool: str) -> bool:
-    """Whether the store holds an output, a switch or an effect of a tool."""
-    heard = {rate.tool for rate in ledger.rates()} | {switch.scope for switch in ledger.switches()}
-    return tool in heard or bool(ledger.records(RecordQuery(tool=tool, limit=1)))
 
 
 def _count_invalid(rate: OutputRate | None) -> int:

@@ -16,13 +16,17 @@ from pokayoke.core.ledger.records import Admission, Record, Resolution, Settleme
 from pokayoke.core.state.kill_switch import OutputObservation, OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
-from pokayoke.stores import operations
+from pokayoke.stores import lists, operations
+from pokayoke.stores.lists import AuditFilter, EffectFilter, Overview, Pulse, RunEntry, RunFilter
 from pokayoke.stores.operations import Operation
 from pokayoke.stores.values import AuditEntry, RecordQuery, RunChange, SwitchCommand
 
 __all__ = ["AuditEntry", "RecordQuery", "RunChange", "Store", "SwitchCommand"]
 
 T = TypeVar("T")
+_EVERY = 1_000_000_000
+_EVERY_RECORD = RecordQuery(limit=_EVERY)
+_LAST_LINE = AuditFilter(limit=1)
 _NO_DATABASE = "{} holds no database that a {} could reach, so the effect {} cannot be completed in its transaction"
 
 
@@ -92,6 +96,56 @@ class Store(ABC):
     @abstractmethod
     def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
         """Return audit lines after a number, oldest first."""
+
+    # A store without a database finds pages among everything; one with a database overrides these.
+
+    def effects(self, wanted: EffectFilter) -> tuple[Record, ...]:
+        """Return a page of effects without their outputs: the latest claim first, of doubts the oldest."""
+        return lists.select_effects(self.records(_EVERY_RECORD), wanted)
+
+    def count_effects(self, wanted: EffectFilter) -> int:
+        """Return how many effects a filter finds, wherever its page begins, up to `lists.MOST_COUNTED` + 1."""
+        return lists.count_effects(self.records(_EVERY_RECORD), wanted)
+
+    def waiting_approvals(
+        self, now: float, *, after: tuple[float, str] | None = None, limit: int = lists.PAGE
+    ) -> tuple[Approval, ...]:
+        """Return a page of waiting questions; the one that expires first comes first.
+
+        Args:
+            now: wall-clock second; what has expired by then waits no more.
+            after: time of expiry and fingerprint of the last row of the page before.
+            limit: how many at most.
+        """
+        return lists.select_waiting(self.approvals(), now, after, limit)
+
+    def audit_lines(self, wanted: AuditFilter) -> tuple[AuditEntry, ...]:
+        """Return a page of the audit, the latest line first."""
+        return lists.select_lines(self.audit(limit=_EVERY), wanted)
+
+    def runs(self, wanted: RunFilter) -> tuple[RunEntry, ...]:
+        """Return a page of the stored runs, the latest change first. A run that was never changed is not stored."""
+        return lists.select_runs((), wanted)
+
+    def overview(self, now: float) -> Overview:
+        """Return the figures that say whether a person is needed."""
+        runs = self.runs(RunFilter(limit=_EVERY))
+        return lists.build_overview(self.approvals(), self.records(_EVERY_RECORD), runs, now)
+
+    def board(self) -> tuple[tuple[Switch, ...], tuple[OutputRate, ...]]:
+        """Return `switches()` and `rates()`, read at one moment."""
+        return self.switches(), self.rates()
+
+    def pulse(self, now: float) -> Pulse:
+        """Return what changes with every change that a page shows; it costs a store little."""
+        records, approvals = self.records(_EVERY_RECORD), self.approvals()
+        times = [max(one.claimed_at, one.settled_at or 0.0) for one in records]
+        mark = (sum(times), float(len(approvals)), *(float(entry.number) for entry in self.audit_lines(_LAST_LINE)))
+        return Pulse(
+            len(self.waiting_approvals(now, limit=lists.MOST_COUNTED + 1)),
+            self.count_effects(EffectFilter(doubtful_at=now)),
+            mark,
+        )
 
     @abstractmethod
     def prune(self, before: float, *, by: str, now: float) -> int:

@@ -21,6 +21,7 @@ from pokayoke.core.ledger.transitions import settle
 from pokayoke.core.state.kill_switch import OutputRate, Switch, SwitchState
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import Store
+from pokayoke.stores.lists import RunEntry, RunFilter, select_runs
 from pokayoke.stores.operations import Operation, ReadRows, ReadSet, WriteSet, find_unique, settle_operation
 from pokayoke.stores.values import AuditEntry, RecordQuery
 
@@ -136,6 +137,12 @@ class MemoryStore(Store):
         """Return audit lines after a number, oldest first."""
         with self._lock:
             return tuple([entry for entry in self._entries if entry.number > after][:limit])
+
+    def runs(self, wanted: RunFilter) -> tuple[RunEntry, ...]:
+        """Return a page of the runs, the latest first; a run counts as changed when it was opened."""
+        with self._lock:
+            found = [RunEntry(state, state.started) for state in self._runs.values()]
+        return select_runs(found, wanted)
 
     def prune(self, before: float, *, by: str, now: float) -> int:
         """Delete what was settled or answered before a wall-clock second. Runs and limits stay with the process."""

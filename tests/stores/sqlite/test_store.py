@@ -390,9 +390,11 @@ def test_a_newer_ledger_is_read_and_not_written(path, store, opened):
 
 def test_an_older_ledger_waits_for_the_command(path, store, opened, monkeypatch):
     """An older version is not migrated by opening, but by `create`."""
-    steps = (*schema.load_migrations(sqlite_install.SQLITE), schema.Migration(2, ("CREATE TABLE pokayoke_new (x)",)))
+    newest = schema.latest_version()
+    more = schema.Migration(newest + 1, ("CREATE TABLE pokayoke_new (x)",))
+    steps = (*schema.load_migrations(sqlite_install.SQLITE), more)
     monkeypatch.setattr(schema, "load_migrations", lambda _: steps)
-    with pytest.raises(StoreError, match=r"has version 1 .*pokayoke ledger migrate --store sqlite:///"):
+    with pytest.raises(StoreError, match=rf"has version {newest} .*pokayoke ledger migrate --store sqlite:///"):
         opened()
     assert claim(opened(create=True)).kind == "execute"
     assert claim(opened(), "k2").kind == "execute"

@@ -35,10 +35,11 @@ from pokayoke.cli.output import (
     print_listing,
     print_message,
 )
-from pokayoke.core.ledger.compensation import undoes
+from pokayoke.core.flow.doubts import describe_next_step
 from pokayoke.core.ledger.key import compensation_key
-from pokayoke.core.ledger.records import MAX_ATTEMPTS, OPEN, SETTLED, Record, RecordState, Resolution
+from pokayoke.core.ledger.records import OPEN, SETTLED, Record, RecordState
 from pokayoke.errors import ConfigurationError, StoreError
+from pokayoke.runtime.decisions import settle_doubt
 from pokayoke.stores.base import Store
 from pokayoke.stores.values import RecordQuery
 
@@ -133,7 +134,7 @@ def list_effects(
         def select_records() -> Iterator[Record]:
             nonlocal seen
             for record in read_records(ledger, query, told):
-                if not in_doubt or _is_doubtful(record, moment_now):
+                if not in_doubt or record.is_doubtful(moment_now):
                     seen += 1
                     yield record
 
@@ -163,7 +164,7 @@ def show_effect(key: KeyArgument, store: StoreOption = None, json: JsonOption = 
         record = _find_record(ledger, key)
         undoing = ledger.record(compensation_key(record.key))
         said = [entry for entry in read_audit(ledger) if entry.subject == record.key]
-    advice = _describe_next_step(record, undoing, moment_now)
+    advice = describe_next_step(record, undoing, moment_now)
     if json:
         print_data(as_json({
             "record": _record_values(record, moment_now),
@@ -209,17 +210,15 @@ def resolve(
     """
     if (happened is None) == (not not_happened):
         raise ConfigurationError("say what you found: either --happened REF or --not-happened")
-    if happened is not None and (not happened.strip() or happened.startswith("--")):
-        raise ConfigurationError("--happened needs the target's own name of the effect, such as an order number")
-    if not by.strip() or not reason.strip():
-        raise ConfigurationError("--by and --reason are kept in the audit: say who and why")
     with open_store_option(store) as ledger:
         record = _find_record(ledger, key)
         require_id_digits(key, record.key)
-        decision = Resolution(record.key, happened is not None, by, reason, current_time(), happened or "")
-        after = ledger.decide(decision)
+        now = current_time()
+        after = settle_doubt(
+            ledger, record.key, happened=happened is not None, reference=happened or "", by=by, reason=reason, now=now
+        )
     if json:
-        print_data(as_json(_record_values(after, decision.now)))
+        print_data(as_json(_record_values(after, now)))
     else:
         then = "is answered from the ledger" if after.state == "completed" else "may run once more"
         print_data(
@@ -304,17 +303,12 @@ def _parse_states(state: str | None, *, in_doubt: bool) -> tuple[RecordState, ..
     return tuple(one for one in known if one == state)
 
 
-def _is_doubtful(record: Record, at: float) -> bool:
-    """Whether a person may settle it: an execution whose lease is over counts as in doubt."""
-    return record.state == "in_doubt" or (record.state in ("executing", "resolving") and record.is_over(at))
-
-
 def _claim_time(record: Record) -> float:
     return record.claimed_at
 
 
 def _state_word(record: Record, at: float) -> str:
-    if record.state != "in_doubt" and _is_doubtful(record, at):
+    if record.state != "in_doubt" and record.is_doubtful(at):
         return f"{record.state} (lapsed)"
     return record.state if record.output_ok else f"{record.state} (bad output)"
 
@@ -323,7 +317,7 @@ def _record_values(record: Record, at: float) -> dict[str, Any]:
     """Return a record as JSON values, without its output, which may hold anything."""
     shown = struct_to_dict(msgspec.structs.replace(record, output=None))
     del shown["output"]
-    return shown | {"doubtful": _is_doubtful(record, at)}
+    return shown | {"doubtful": record.is_doubtful(at)}
 
 
 def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
@@ -390,33 +384,6 @@ def _record_facts(record: Record, at: float) -> list[tuple[str, object]]:
         ("undoes", record.compensates),
     ]
     return [(name, escape_text(value, limit=400)) for name, value in facts if value not in ("", "-")]
-
-
-def _describe_next_step(record: Record, undoing: Record | None, at: float) -> str:
-    if undoing is not None and undoing.state == "completed" and undoes(undoing, record):
-        return "it was undone; nothing is to be done"
-    if _is_doubtful(record, at):
-        return (
-            f"look in the target whether it took effect, then `pokayoke ledger resolve {record.key[:12]} "
-            "--happened REF` or `--not-happened`, with --by and --reason"
-        )
-    if record.state in ("executing", "resolving"):
-        return f"it is at work until {format_time(record.lease_until)} at the longest; look again then"
-    if record.state == "failed_retriable" and record.attempt >= MAX_ATTEMPTS and not record.decided_by:
-        return (
-            f"it failed {record.attempt} times without an effect and is not tried again, unless `pokayoke ledger "
-            f"resolve {record.key[:12]} --not-happened` allows it once more"
-        )
-    if record.state == "failed_retriable":
-        return "nothing: the same call may run again"
-    if record.state == "failed_final":
-        return (
-            "its tool reported a failure; `pokayoke ledger reconcile` tells whether it took effect all the same, and "
-            f"`pokayoke ledger resolve {record.key[:12]} --happened REF` puts that on record"
-        )
-    if not record.output_ok:
-        return "it took effect, and its output broke the contract: it never runs again; look at the tool"
-    return "nothing: it happened once and never runs again"
 
 
 def _count_old(found: Iterator[Record], before: float) -> dict[str, int]:

@@ -19,7 +19,8 @@ SettlementState = Literal["completed", "failed_retriable", "failed_final", "in_d
 OPEN: Final[tuple[RecordState, ...]] = ("executing", "resolving", "in_doubt")
 """States whose end is not known yet. A record in one of them is never forgotten."""
 SETTLED: Final[tuple[RecordState, ...]] = tuple(state for state in get_args(RecordState) if state not in OPEN)
-_MAX_CLOCK_SKEW: Final = 86_400.0  # seconds that clocks may differ
+MAX_CLOCK_SKEW: Final = 86_400.0
+"""Seconds that clocks may differ."""
 MAX_ATTEMPTS: Final = 3
 
 
@@ -90,7 +91,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     def is_over(self, now: float) -> bool:
         """True if its lease has lapsed. A claim far in the future comes from a wrong clock and counts as lapsed."""
-        return now >= self.lease_until or self.claimed_at - now > _MAX_CLOCK_SKEW
+        return now >= self.lease_until or self.claimed_at - now > MAX_CLOCK_SKEW
+
+    def is_doubtful(self, now: float) -> bool:
+        """True if a person may settle it: an execution whose lease is over counts as in doubt."""
+        return self.state == "in_doubt" or (self.state in OPEN and self.is_over(now))
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):

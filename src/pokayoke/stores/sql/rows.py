@@ -23,6 +23,7 @@ from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.errors import StoreError
 from pokayoke.stores.encryption import Seal
+from pokayoke.stores.lists import RunEntry
 from pokayoke.stores.values import AuditEntry
 
 T = TypeVar("T")
@@ -142,6 +143,11 @@ def parse_for_listing(row: Row, seal: Seal) -> Approval:
 def parse_run(row: Row) -> RunState:
     """Return a run's state from its row (body)."""
     return load_json(row[0], RunState)
+
+
+def parse_run_entry(row: Row) -> RunEntry:
+    """Return a run of a list from its row (body, touched_at)."""
+    return RunEntry(parse_run(row), float(row[1]))
 
 
 def parse_usage(row: Row) -> LimitUsage:

@@ -111,7 +111,7 @@ WRITE_RECORD: Final = _upsert_sql("pokayoke_records", RECORD_COLUMNS)
 # Fails if the record exists, and takes a third less time than the upsert.
 WRITE_NEW_RECORD: Final = _insert_sql("pokayoke_records", RECORD_COLUMNS)
 SETTLE_RECORD: Final = f"UPDATE pokayoke_records SET {' = ?, '.join(_SETTLEMENT_COLUMNS)} = ? WHERE key = ?"  # noqa: S608 - as above
-WRITE_RUN: Final = _upsert_sql("pokayoke_runs", ("run_id", "body", "touched_at"))
+WRITE_RUN: Final = _upsert_sql("pokayoke_runs", ("run_id", "body", "touched_at", "mode"))
 WRITE_COUNTER: Final = _upsert_sql("pokayoke_counters", ("name", "calls", "amount", "touched_at"))
 WRITE_QUESTION: Final = _upsert_sql("pokayoke_approvals", _KEY_FIRST)
 WRITE_SWITCH: Final = _upsert_sql("pokayoke_switches", ("scope", "body"))
@@ -184,7 +184,8 @@ def write_statements(changes: WriteSet, before: ReadRows, seal: Seal, now: float
     if changes.record is not None:
         found.append(_record_statement(changes.record, before.record, seal))
     if changes.run is not None:
-        found.append((WRITE_RUN, (changes.run.run_id, rows.dump_json(changes.run), now)))
+        run = changes.run
+        found.append((WRITE_RUN, (run.run_id, rows.dump_json(run), now, run.effective_mode)))
     if changes.used:
         counters = sorted(changes.used.items())
         found.extend((WRITE_COUNTER, (name, used.calls, used.amount, now)) for name, used in counters)
