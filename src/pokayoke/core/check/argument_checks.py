@@ -22,10 +22,10 @@ from pokayoke.core.check.placeholders import (
     search_placeholder,
     split_words,
 )
-from pokayoke.core.json.pointer import Path
+from pokayoke.core.json.pointer import Path, walk_parts
 from pokayoke.core.json.strict import may_hold_whole_double
 from pokayoke.core.json.values import equal_json, is_array, is_object, properties_of
-from pokayoke.core.schema.facts import SchemaFacts, facts_at, walk_facts
+from pokayoke.core.schema.facts import SchemaFacts, facts_at, walk_objects
 from pokayoke.core.schema.schema import Schema
 from pokayoke.core.text.neutralise import may_hold_invisible
 
@@ -108,20 +108,22 @@ class ArgumentChecks:
             value: the arguments.
             refused: places that the schema refuses; a placeholder there is the reason to name.
         """
-        for path, facts, text in walk_facts(value, self._schema, (str,)):
+        for path, text in walk_parts(value, str):
             if path and path[0] in self._literal:
                 continue
             field = next((step for step in reversed(path) if not step.isdecimal()), "")
-            if has_lost_backslash(text):
+            is_plain = text.isascii() and text.isprintable()
+            if not is_plain and has_lost_backslash(text):
                 kind: StandIn = "lost_backslash"
             elif has_call_markup(text):
                 kind = "leaked_markup"
             elif is_placeholder(text, field):
                 kind = "placeholder"
-            elif is_unseen(text):
+            elif not is_plain and is_unseen(text):
                 kind = "unseen_text"
             else:
                 continue
+            facts = facts_at(self._schema, path)
             if _is_named_in_schema(facts, text):
                 continue
             if kind == "lost_backslash" or (
@@ -155,7 +157,7 @@ class ArgumentChecks:
             return not value.keys() <= self._names
         return any(
             facts.properties and not item.keys() <= set(facts.properties)
-            for _, facts, item in walk_facts(value, self._schema, (dict,))
+            for _, facts, item in walk_objects(value, self._schema)
         )
 
 

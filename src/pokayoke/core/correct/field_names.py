@@ -23,7 +23,7 @@ from pokayoke.core.call import CorrectionKind
 from pokayoke.core.check.findings import Issue
 from pokayoke.core.json.pointer import pointer_step, to_pointer
 from pokayoke.core.json.values import is_object
-from pokayoke.core.schema.facts import walk_facts
+from pokayoke.core.schema.facts import walk_objects
 from pokayoke.core.schema.problems import build_problem, describe_allowed_properties
 from pokayoke.core.schema.schema import Schema
 
@@ -67,7 +67,7 @@ def misspelt_fields(value: Any, schema: Schema) -> Iterator[Issue]:
     The schema takes such a name as one field more, and the tool then runs as if the declared one was not sent. Where
     other names have a schema of their own, only another spelling counts.
     """
-    for path, facts, item in walk_facts(value, schema, (dict,)):
+    for path, facts, item in walk_objects(value, schema):
         unknown = [name for name in item if name not in facts.properties]
         if not facts.properties or not 0 < len(unknown) <= MAX_UNKNOWN:
             continue

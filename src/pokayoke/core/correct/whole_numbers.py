@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from pokayoke.core.call import Correction
-from pokayoke.core.json.pointer import Path, get_at, to_pointer
+from pokayoke.core.json.pointer import Path, get_at, to_pointer, walk_parts
 from pokayoke.core.json.values import copy_json, is_object
-from pokayoke.core.schema.facts import SchemaFacts, walk_facts
+from pokayoke.core.schema.facts import SchemaFacts, facts_at
 from pokayoke.core.schema.schema import Schema
 
 WHOLE_RULE = "integer_from_number"
@@ -26,7 +26,11 @@ def restore_integers(value: dict[str, Any], schema: Schema) -> tuple[dict[str, A
         value: arguments that fit the schema; they are not changed.
         schema: the schema.
     """
-    found = [(path, item) for path, facts, item in walk_facts(value, schema, (float,)) if _wants_integer(facts, item)]
+    found = [
+        (path, item)
+        for path, item in walk_parts(value, float)
+        if item.is_integer() and _wants_integer(facts_at(schema, path), item)
+    ]
     if not found:
         return value, ()
     whole = _with_integers(value, found)

@@ -5,13 +5,14 @@ A path is a tuple of steps: names of properties, and indexes of items as texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
-from pokayoke.core.json.values import kind_of
+from pokayoke.core.json.values import is_array, is_object, kind_of
 from pokayoke.core.text.clip import clip
 
 Path = tuple[str, ...]
+T = TypeVar("T")
 
 
 def pointer_step(part: str | int) -> str:
@@ -42,6 +43,19 @@ def to_field_path(path: Sequence[str], root: str) -> str:
         part = f"[{step}]" if step.isdecimal() and text else f".{step}"
         text += clip(part, 60)
     return text.removeprefix(".")
+
+
+def walk_parts(value: Any, kind: type[T]) -> Iterator[tuple[Path, T]]:
+    """Yield every part of a JSON value that is exactly of a type, with its path; an object's fields in their order."""
+    stack: list[tuple[Path, Any]] = [((), value)]
+    while stack:
+        path, item = stack.pop()
+        if is_object(item):
+            stack.extend([((*path, key), child) for key, child in reversed(item.items())])
+        elif is_array(item):
+            stack.extend([((*path, str(at)), item[at]) for at in range(len(item) - 1, -1, -1)])
+        elif kind_of(item) is kind:
+            yield path, item
 
 
 def get_at(value: Any, path: Path) -> Any:

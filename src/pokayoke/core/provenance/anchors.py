@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from pokayoke.core.provenance.forms import fold
-from pokayoke.core.provenance.records import OutputRecord, is_identifier_key
+from pokayoke.core.provenance.records import OutputRecord, is_identifier_key, is_like_number
 from pokayoke.core.provenance.user_words import UserWords, find_words
 from pokayoke.core.provenance.vocabulary import NOISE
 
@@ -38,6 +38,8 @@ def find_said(
         phrases: texts of the user's by which the read was keyed.
     """
     found: set[str] = set()
+    if not words.text:
+        return frozenset()
     for field in record.fields[:_MOST_FIELDS]:
         form = field.form
         if form in burned or form in NOISE or _is_small(form):
@@ -131,6 +133,8 @@ def _comparable(record: OutputRecord, key: str, kind: str) -> tuple[float | str]
 
 
 def _is_small(form: str) -> bool:
+    if not is_like_number(form):
+        return False
     try:
         return abs(float(form)) < _LEAST_NUMBER
     except ValueError:

@@ -30,7 +30,8 @@ _GAPS: Final = r"[\s\-./()]+"
 
 def fold(text: str) -> str:
     """Return a text in compatibility form, lower case, with single blanks."""
-    return " ".join(unicodedata.normalize("NFKC", text).lower().split())
+    # Of ASCII the compatibility form is the text itself.
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFKC", text)).lower().split())
 
 
 def read_numbers(text: str) -> Iterator[str]:
@@ -75,9 +76,9 @@ def normal_form(value: Any) -> str | None:
         if compile_pattern(_PHONE).fullmatch(text) and (phone := close_contact(_PHONE, text)):
             return phone
         return text
-    if compile_pattern(_IBAN).fullmatch(text):
+    if text[2:4].isdigit() and compile_pattern(_IBAN).fullmatch(text):
         return close_up(text)
-    return strip_url(text)
+    return strip_url(text) if text[0] in "hw" or text[-1] == "/" else text
 
 
 def strip_url(text: str) -> str:

@@ -18,7 +18,7 @@ _NUMBER_BITS: Final = 24
 MOST_NUMBERS: Final = 1 << _NUMBER_BITS
 """Numbers that are told apart: what comes after them stands nowhere, so a call that names it is asked about."""
 _HASH_MASK: Final = (1 << (64 - _NUMBER_BITS)) - 1
-_LEAST_MERGE: Final = 256
+_LEAST_MERGE: Final = 1_024
 _MERGE_SHARE: Final = 16
 
 

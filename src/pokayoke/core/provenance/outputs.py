@@ -81,6 +81,7 @@ class Outputs:
         self._marked: dict[str, array[int]] = {}  # records by the marks of the user's words in them
         self._values = ValueIndex()
         self._firsts = ValueIndex()
+        self._begin_pairs = array("Q")  # of each record the pair of its first field; 0 if that is no identifier
         self._named = ValueIndex()
         self._identifiers = array("Q")  # hashes of the pairs of key and value of every record, one after the other
         self._starts = array("L", [0])  # where those of a record begin
@@ -112,8 +113,7 @@ class Outputs:
             self._anchor_single(output)
             numbers = range(output.first, output.first + output.count)
             for number in numbers:
-                begins = self._first_pair(number)
-                if begins in self._in_force and not self.is_anchored(number):
+                if self._begin_pairs[number] in self._in_force and not self.is_anchored(number):
                     self._mark_joined(number)
             self._join([number for number in numbers if self.is_anchored(number)])
 
@@ -169,8 +169,10 @@ class Outputs:
                 self._named.add(field.form, number)
         self._starts.append(len(self._identifiers))
         first = record.fields[0]
-        if is_identifier_key(first.key):
-            self._firsts.add(_pair_hash(first.key, first.form), number)
+        pair = _pair_hash(first.key, first.form) if is_identifier_key(first.key) else 0
+        self._begin_pairs.append(pair)
+        if pair:
+            self._firsts.add(pair, number)
 
     def _judge_again(self, output: _Output, words: UserWords, burned: Collection[str]) -> None:
         number, behind = output.first, output.first + output.count
@@ -231,14 +233,6 @@ class Outputs:
     def _mark_joined(self, number: int) -> None:
         self.flags[number] |= JOINED
         self._joined.add(number)
-
-    def _first_pair(self, number: int) -> int | None:
-        """Return the pair of a record's first field, if that is an identifier."""
-        at = self._starts[number]
-        if at == self._starts[number + 1]:
-            return None
-        pair = self._identifiers[at]
-        return pair if number in self._firsts.find(pair) else None
 
 
 def _pair_hash(key: str, form: str) -> int:

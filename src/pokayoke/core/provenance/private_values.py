@@ -36,8 +36,8 @@ class PrivateValues:
 
     def add(self, form: str, key: str) -> None:
         """Note a private value and the name of its field."""
-        value = close_up(form)
-        if len(value) < _LEAST or not any(sign.isdigit() for sign in value):
+        value = form if form.isalnum() else close_up(form)
+        if len(value) < _LEAST or value.isalpha() or not any(map(str.isdigit, value)):
             return
         if key not in self._keys and len(self._names) < _MOST_NAMES:
             self._keys[key] = len(self._names)

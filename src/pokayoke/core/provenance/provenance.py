@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -393,10 +394,15 @@ class Provenance:
 
 
 def _is_private(field: RecordField, labels: ToolLabels, *, is_vouched: bool) -> bool:
-    if labels.private or not PRIVATE_NAMES.isdisjoint(name_words(field.key)):
+    if labels.private or _is_private_key(field.key):
         return True
     # A secret is one token. An address in words is what people ask for.
-    return not is_vouched and " " not in field.form and any(c.isdigit() for c in field.form)
+    return not is_vouched and " " not in field.form and any(map(str.isdigit, field.form))
+
+
+@lru_cache(4_096)
+def _is_private_key(key: str) -> bool:
+    return not PRIVATE_NAMES.isdisjoint(name_words(key))
 
 
 def _json_of(text: str) -> bytes | None:

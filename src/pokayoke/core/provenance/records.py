@@ -95,10 +95,15 @@ def _is_mapping(node: dict[str, Any]) -> bool:
     """Return whether an object is a table: its keys are values of their own."""
     if not node:
         return False
-    keys = [str(key) for key in node]
-    if any(" " in key or "." in key or "@" in key or key.isdigit() for key in keys):
+    if any(map(_is_value_key, map(str, node))):
         return True
-    return len(keys) > 1 and all(is_object(child) for child in node.values())
+    return len(node) > 1 and all(is_object(child) for child in node.values())
+
+
+@lru_cache(4_096)
+def _is_value_key(key: str) -> bool:
+    """Return whether no programmer named a field so: it is a value itself."""
+    return " " in key or "." in key or "@" in key or key.isdigit()
 
 
 def _read_fields(node: dict[str, Any], entry: str | None) -> tuple[list[RecordField], bool, list[Any]]:
@@ -133,12 +138,17 @@ def _read_fields(node: dict[str, Any], entry: str | None) -> tuple[list[RecordFi
 def _largest_number(fields: Iterable[RecordField]) -> float:
     largest = -1.0
     for field in fields:
-        if field.form[-1].isdigit() and not is_identifier_key(field.key):
+        if field.form[-1].isdigit() and is_like_number(field.form) and not is_identifier_key(field.key):
             try:
                 largest = max(largest, abs(float(field.form)))
             except ValueError:
                 continue
     return largest
+
+
+def is_like_number(form: str) -> bool:
+    """Return False if a normal form is certainly no number that can be compared."""
+    return form[0] in "0123456789+-."
 
 
 @lru_cache(4_096)

@@ -140,7 +140,7 @@ class UserWords:
 
     def has_form(self, form: str, *, is_identity: bool = True, cues: Collection[str] = ()) -> bool:
         """`has` for a normal form."""
-        if day := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d:\d\d))?", form):
+        if form[4:5] == "-" and (day := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d:\d\d))?", form)):
             return self.has_day(int(day[1]), int(day[2]), int(day[3])) and (
                 day[4] is None or day[4] in self.times or day[4] == "00:00"
             )
@@ -269,7 +269,8 @@ def _is_asked(begin: str, folded: str, words: list[str]) -> bool:
 
 
 def _is_number(form: str) -> bool:
-    return bool(re.fullmatch(r"[+-]?\d+(?:\.\d+)?", form)) and len(form) < 16  # noqa: PLR2004 - longer ones are identifiers
+    may_be = len(form) < 16 and (form[0].isdigit() or form[0] in "+-")  # noqa: PLR2004 - longer ones are identifiers
+    return may_be and re.fullmatch(r"[+-]?\d+(?:\.\d+)?", form) is not None
 
 
 def _is_wide(sign: str) -> bool:

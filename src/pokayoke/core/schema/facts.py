@@ -172,24 +172,22 @@ def item_facts(schema: Schema, facts: SchemaFacts) -> SchemaFacts:
     return facts_of_child(schema, facts, "0")
 
 
-def walk_facts(value: Any, schema: Schema, kinds: tuple[type, ...]) -> Iterator[tuple[Path, SchemaFacts, Any]]:
-    """Yield every part of a value that is of these types, with its path and what the schema says about its place.
+def walk_objects(value: Any, schema: Schema) -> Iterator[tuple[Path, SchemaFacts, dict[str, Any]]]:
+    """Yield every object in a value, with its path and what the schema says about its place.
 
     An object comes before its fields, and all of them in their order.
     """
-    stack: list[tuple[Path, SchemaFacts, Any]] = [((), facts_at(schema, ()), value)]
+    stack: list[tuple[Path, SchemaFacts, Any]] = (
+        [((), facts_at(schema, ()), value)] if isinstance(value, dict | list) else []
+    )
     while stack:
         path, facts, item = stack.pop()
-        if type(item) in kinds:
-            yield path, facts, item
-        if not isinstance(item, dict | list):
-            continue
         is_list = isinstance(item, list)
-        entries: Iterable[tuple[Any, Any]] = (
-            enumerate(cast(list[Any], item)) if is_list else cast(dict[str, Any], item).items()
-        )
+        if not is_list:
+            yield path, facts, item
+        entries: Iterable[tuple[Any, Any]] = enumerate(cast(list[Any], item)) if is_list else item.items()
         alike = facts_of_child(schema, facts, "0") if is_list and not _has_rows(facts) else None
-        inside = [(str(key), child) for key, child in entries if type(child) in (dict, list, *kinds)]
+        inside = [(str(key), child) for key, child in entries if type(child) in (dict, list)]
         for step, child in reversed(inside):
             stack.append(((*path, step), alike or facts_of_child(schema, facts, step), child))
 
