@@ -97,10 +97,24 @@ def run_process(words: Sequence[str], folder: str) -> Process:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(Path(folder, "bytecode"))
     command = [sys.executable, *words]
-    # Waited for by hand: only `wait4` tells the use of this one child.
+    # Waited for by hand: only `wait4` tells the use of this one child. Its largest memory there is that of this
+    # process, if it was larger when it forked, so the child's own is read while it runs.
     child = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(child.pid, 0)
+    largest = 0
+    while not (waited := os.wait4(child.pid, os.WNOHANG))[0]:
+        largest = max(largest, _peak_kilobytes(child.pid))
+        time.sleep(0.002)
+    _, status, used = waited
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, command)
-    return Process(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return Process(used.ru_utime + used.ru_stime, largest / 1024)
+
+
+def _peak_kilobytes(pid: int) -> int:
+    """Return the largest resident memory of a process since it began its program; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)

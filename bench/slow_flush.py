@@ -1,4 +1,4 @@
-"""A disk whose flush takes two milliseconds, on any machine: the flushing system calls are delayed.
+"""A disk whose flush takes two milliseconds, on any machine: the flushing system calls are counted and delayed.
 
 The gain from sharing a flush depends on its cost: 0.2 ms on a disk that answers from its cache, 1 to 10 ms where a
 flush reaches the medium or another machine. The bounds of P10 come from a disk of the second kind.
@@ -6,6 +6,7 @@ flush reaches the medium or another machine. The bounds of P10 come from a disk 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -20,16 +21,18 @@ _WAITING = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>
-#define AFTER_A_WAIT(name) int name(int fd) { usleep(%d); return ((int (*)(int))dlsym(RTLD_NEXT, #name))(fd); }
+int flushes;
+#define AFTER_A_WAIT(name) int name(int fd) { \
+  __sync_fetch_and_add(&flushes, 1); if (%d) usleep(%d); return ((int (*)(int))dlsym(RTLD_NEXT, #name))(fd); }
 AFTER_A_WAIT(fsync)
 AFTER_A_WAIT(fdatasync)
 """
 
 
-def goals(place: Place, module: str, *arguments: str) -> list[dict[str, Any]] | None:
+def goals(place: Place, module: str, *arguments: str, wait_us: int = FLUSH_US) -> list[dict[str, Any]] | None:
     """Return what a module prints as JSON on such a disk; None if it cannot be simulated (that takes `cc`)."""
-    source, library = Path(place.root, "waiting.c"), Path(place.root, "waiting.so")
-    source.write_text(_WAITING % FLUSH_US)
+    source, library = Path(place.root, f"waiting{wait_us}.c"), Path(place.root, f"waiting{wait_us}.so")
+    source.write_text(_WAITING % (wait_us, wait_us))
     try:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -43,3 +46,8 @@ def goals(place: Place, module: str, *arguments: str) -> list[dict[str, Any]] | 
     )
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+def count_flushes() -> int:
+    """Return how many flushes this process has asked for; only where `goals` has started it."""
+    return ctypes.c_int.in_dll(ctypes.CDLL(os.environ["LD_PRELOAD"]), "flushes").value

@@ -178,6 +178,18 @@ def test_what_trips_the_switch_of_everything(outputs, trips):
         assert switch.epoch == board.epoch
 
 
+def test_a_valid_output_of_a_tool_that_is_off_does_not_trip_everything():
+    """Eight of twenty are invalid with it, but only an invalid output trips a switch."""
+    some = {
+        tool: OutputRate(tool, ((1_000.0, GOOD),) * good + ((1_000.0, BAD),) * 4) for tool, good in (("a", 5), ("b", 6))
+    }
+    board = merged(SwitchState(some), flip_switch(SwitchState(some), "c", "open", by="ann", reason="odd", now=900.0))
+    board = merged(board, count_outputs(board, [OutputObservation("c", GOOD, 1_002.0)], 1_002.0))
+    assert mode(board, ALL_TOOLS) == "never flipped"
+    tripped = count_outputs(board, [OutputObservation("c", BAD, 1_003.0)], 1_003.0)
+    assert mode(tripped, ALL_TOOLS) == "open"
+
+
 def test_everything_looks_at_what_came_after_its_own_last_flip():
     """Closed by a person, it begins anew: old outputs do not trip it again, and as many as ever of the new ones do."""
     outputs = PAIR * 6 + SEVEN

@@ -58,11 +58,10 @@ def close_up(text: str) -> str:
 
 def normal_form(value: Any) -> str | None:
     """Return the one spelling of a scalar, or None if it is no value to go by: a boolean, null, prose, nothing."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, (int, float)):
-        return number_form(value)
-    if not isinstance(value, str) or not value or len(value) > LONGEST_FIELD:
+    if not isinstance(value, str):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return number_form(value) if is_number else None
+    if not value or len(value) > LONGEST_FIELD:
         return None
     text = fold(value)
     if not text:

@@ -25,16 +25,24 @@ _MERGE_SHARE: Final = 16
 class ValueIndex:
     """Numbers by value. Two values with one hash are one in 2^40: the value then counts as standing there too."""
 
-    __slots__ = ("_entries", "_recent")
+    __slots__ = ("_entries", "_fresh", "_recent")
 
     def __init__(self) -> None:
         """Begin empty."""
         self._entries = array("Q")  # sorted
         self._recent: dict[int, list[int]] = {}  # what is not sorted in yet
+        self._fresh: list[int] = []  # entries since the latest search
 
     def add(self, value: object, number: int) -> None:
         """Note that a number holds a value."""
-        self._recent.setdefault(hash(value) & _HASH_MASK, []).append(number)
+        self._fresh.append((hash(value) & _HASH_MASK) << _NUMBER_BITS | number)
+        if len(self._fresh) > _LEAST_MERGE:
+            self._take_fresh()
+
+    def _take_fresh(self) -> None:
+        for entry in self._fresh:
+            self._recent.setdefault(entry >> _NUMBER_BITS, []).append(entry & (MOST_NUMBERS - 1))
+        self._fresh.clear()
         # Each entry is sorted in a few times only, however many come.
         if len(self._recent) > max(_LEAST_MERGE, len(self._entries) // _MERGE_SHARE):
             fresh = (key << _NUMBER_BITS | one for key, numbers in self._recent.items() for one in numbers)
@@ -43,6 +51,8 @@ class ValueIndex:
 
     def find(self, value: object) -> Iterator[int]:
         """Yield the numbers that hold a value."""
+        if self._fresh:
+            self._take_fresh()
         key, entries = hash(value) & _HASH_MASK, self._entries
         at = bisect_left(entries, key << _NUMBER_BITS)
         while at < len(entries) and entries[at] >> _NUMBER_BITS == key:

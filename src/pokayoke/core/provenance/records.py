@@ -116,22 +116,22 @@ def _read_fields(node: dict[str, Any], entry: str | None) -> tuple[list[RecordFi
     waiting: list[tuple[str, Any, int]] = [(str(key), child, 0) for key, child in reversed(node.items())]
     while waiting:
         key, value, depth = waiting.pop()
-        if is_object(value):
+        if isinstance(value, str):
+            authored = authored or len(value) > _PROSE or (bool(value) and is_text_key(key))
+            if (form := normal_form(value)) is not None:
+                fields.append(RecordField(key, form, value))
+        elif is_object(value):
             if _is_mapping(value) or depth > _MOST_DEPTH:
                 nested.append(value)
             else:
-                waiting.extend((str(name), child, depth + 1) for name, child in reversed(value.items()))
+                waiting.extend([(str(name), child, depth + 1) for name, child in reversed(value.items())])
         elif is_array(value):
             if any(is_object(child) or is_array(child) for child in value):
                 nested.append(value)
             else:
-                waiting.extend((key, child, depth + 1) for child in reversed(value))
-        else:
-            authored = authored or (
-                isinstance(value, str) and (len(value) > _PROSE or bool(value and is_text_key(key)))
-            )
-            if (form := normal_form(value)) is not None:
-                fields.append(RecordField(key, form, value if isinstance(value, str) else form))
+                waiting.extend([(key, child, depth + 1) for child in reversed(value)])
+        elif (form := normal_form(value)) is not None:
+            fields.append(RecordField(key, form, form))
     return fields, authored, nested
 
 

@@ -204,7 +204,7 @@ def _add_valid(rates: dict[str, OutputRate], board: SwitchState, valid: dict[str
 def _next_switch(board: SwitchState, switch: Switch, rate: OutputRate, one: OutputObservation, now: float) -> Switch:
     """The switch of the tool after one more output."""
     if switch.mode == "closed":
-        why = None if one.valid else _unusable_reason(rate)
+        why = _unusable_reason(rate)  # of an invalid output: valid ones of a closed switch are counted together
         return switch if why is None else _trip_tool_switch(board, switch, why, now, one)
     if mode_at(switch, one.at) != "half_open" or not one.read:
         return switch

@@ -24,7 +24,7 @@ from pokayoke.core.provenance.provenance import Judgement, Provenance
 
 _MOST_WORDS: Final = 20_000  # characters of the user's texts; of more, the oldest are forgotten, which asks more
 _MOST_KNOWN: Final = 20_000
-_INLINE: Final = 65_536  # characters: what a caller reads in its own thread; more would hold up an event loop
+_INLINE: Final = 16_384  # characters: what a caller reads in its own thread; more would hold up an event loop
 
 
 class ValueSources:
