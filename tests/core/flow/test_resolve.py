@@ -51,6 +51,22 @@ def test_how_long_to_wait(safe, dead_since, now, wait):
     assert resolve._seconds_until_proof(contract(safe), dead_since, now) == wait
 
 
+@pytest.mark.parametrize(("safe", "is_open"), [("downstream_key", True), ("executor_dead", False), ("settled", False)])
+def test_only_a_key_leaves_the_first_request_open(safe, is_open):
+    """After "not found" a target that drops repeats may still run the first request; a dead executor sends none."""
+    owner = "them" if safe == "settled" else ""  # how long ago one died is known only where its death is asked for
+    record = msgspec.structs.replace(RECORD, state="resolving", resolver="c1", owner=owner, dead_since=10.0)
+    request = AdmissionRequest("r", "pay", "write", None, 100.0, WISH)
+    walk = resolve.resolve_doubt(request, contract(safe), {}, Admission("resolve", None, record), 1.0)
+    step = next(walk)
+    if isinstance(step, CheckOwner):
+        step = walk.send(90.0)
+    assert isinstance(step, LookUp)
+    step = walk.send(Returned(resolve.NOT_FOUND))
+    assert isinstance(step, Admit)
+    assert bool(step.request.claim.doubt) is is_open
+
+
 @pytest.mark.parametrize(
     ("safe", "owner", "dead_since", "asks"),
     [

@@ -59,8 +59,7 @@ def close_up(text: str) -> str:
 def normal_form(value: Any) -> str | None:
     """Return the one spelling of a scalar, or None if it is no value to go by: a boolean, null, prose, nothing."""
     if not isinstance(value, str):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return number_form(value) if is_number else None
+        return number_form(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     if not value or len(value) > LONGEST_FIELD:
         return None
     text = fold(value)

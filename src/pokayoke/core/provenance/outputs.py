@@ -31,6 +31,8 @@ DIRECTORY: Final = 8
 """Operators curate it."""
 AUTHORED: Final = 16
 """It holds somebody's prose: its addresses are its author's claims."""
+_LEAST_PACKED: Final = 2_048
+"""Bytes from which on packing an output gains more than it costs."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -56,17 +58,29 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Output(msgspec.Struct, gc=False):
-    """One output: packed, with the number of its first record and the tokens that may stand in it.
+    """One output: as it came or packed, with the number of its first record and the tokens that may stand in it.
 
     A run may have thousands, so it holds nothing that the garbage collector would look at.
     """
 
     origin: Origin
     first: int
-    packed: bytes
-    tokens: bytearray
+    kept: bytes
+    is_packed: bool
+    tokens: bytearray | None = None  # found when the user's words grow for the first time after it
     count: int = 0
     marks: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> bytes:
+        """The output as JSON."""
+        return zlib.decompress(self.kept) if self.is_packed else self.kept
+
+    def may_hold(self, words: Collection[str]) -> bool:
+        """Return False if certainly none of the words stands in it."""
+        if self.tokens is None:
+            self.tokens = token_bits(find_words(fold(self.data.decode())))
+        return may_hold(self.tokens, words)
 
 
 class Outputs:
@@ -98,8 +112,8 @@ class Outputs:
             words: the user's words.
             burned: values that the agent brought up first.
         """
-        tokens = token_bits(find_words(fold(data.decode())))
-        output = _Output(origin, len(self.flags), zlib.compress(data, 1), tokens)
+        is_long = len(data) > _LEAST_PACKED
+        output = _Output(origin, len(self.flags), zlib.compress(data, 1) if is_long else data, is_long)
         for siblings in cut_into_records(orjson.loads(data)):
             group = siblings[: MOST_NUMBERS - len(self.flags)]
             for record in group:
@@ -122,7 +136,7 @@ class Outputs:
         fresh = words.words - before.words
         everything = words.selects_otherwise(before)
         for output in self._outputs:
-            if everything or may_hold(output.tokens, fresh):
+            if everything or output.may_hold(fresh):
                 self._judge_again(output, words, burned)
         for number in self._joined:
             self.flags[number] &= ~JOINED
@@ -180,7 +194,7 @@ class Outputs:
             kept = array("L", (one for one in self._marked[mark] if not output.first <= one < behind))
             self._marked[mark] = kept
         output.marks = ()
-        for group in cut_into_records(orjson.loads(zlib.decompress(output.packed))):
+        for group in cut_into_records(orjson.loads(output.data)):
             same = group[: behind - number]
             self._judge_group(output, same, number, words, burned)
             number += len(same)
