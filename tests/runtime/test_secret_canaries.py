@@ -233,7 +233,7 @@ def hits(sinks, secret):
 @pytest.fixture(autouse=True)
 def webhook_secret(monkeypatch):
     """The webhook signs, and the store does not encrypt."""
-    monkeypatch.setenv(SECRET, "0123456789abcdef")
+    monkeypatch.setenv(SECRET, "whsec_" + "AAAA" * 8)
     monkeypatch.delenv(VARIABLE, raising=False)
 
 

@@ -177,7 +177,7 @@ class AccessPolicy(_Options, frozen=True, kw_only=True):
 
 
 class WebhookPolicy(_Options, frozen=True, kw_only=True):
-    """The webhook for new questions. Requests are signed with the secret in `POKAYOKE_WEBHOOK_SECRET`."""
+    """The webhook for new questions; needs the extra `urls`, and a secret in `POKAYOKE_WEBHOOK_SECRET` that signs."""
 
     url: str | None = None
     """Receives each new question as JSON in a POST; https, or http on this machine. None disables it."""

@@ -1,5 +1,6 @@
 """`pokayoke approvals`: list, show, answer, wait, and the small server that takes signed answers."""
 
+import base64
 import http.client
 import itertools
 import json
@@ -18,11 +19,12 @@ from clishell import json_lines
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.cli.approvals.server import open_server
 from pokayoke.core.ledger.admission import Approval
-from pokayoke.runtime.approvals.signature import SECRET, sign
+from pokayoke.runtime.approvals.signature import ID, SECRET, SIGNATURE, TIMESTAMP, sign
 
 pytestmark = pytest.mark.xdist_group("timing")  # its deadlines are short
 
-KEY = b"0123456789abcdef"
+KEY = bytes(range(32))
+WHSEC = "whsec_" + base64.b64encode(KEY).decode()
 ARGUMENTS = {
     "type": "object",
     "properties": {"to": {"type": "string"}, "password": {"type": "string"}},
@@ -33,7 +35,7 @@ ARGUMENTS = {
 @pytest.fixture(autouse=True)
 def named_secret(monkeypatch, named_store):
     """Every command of these tests finds its store and its secret in the environment."""
-    monkeypatch.setenv(SECRET, KEY.decode())
+    monkeypatch.setenv(SECRET, WHSEC)
 
 
 def asked(ledger, number=1, *, kind="call", expires=3_600.0, at=None, **fields):
@@ -187,11 +189,11 @@ class Client:
     def __init__(self, server):
         self.port = server.address[1]
 
-    def __call__(self, path, body=b"", method=None, *, secret=KEY, at=None, headers=None, signed_path=None):
+    def __call__(self, path, body=b"", method=None, *, secret=KEY, at=None, headers=None, about=None):
         method = method or ("POST" if body else "GET")
         if not isinstance(body, bytes):
-            body = json.dumps(body).encode()
-        stamps = sign(secret, method, signed_path or path, body, time.time() if at is None else at)
+            body = json.dumps({"id": about or path.rpartition("/")[2]} | body).encode()
+        stamps = sign((secret,), "msg-1", body, time.time() if at is None else at)
         return self.send(method, path, body, {**stamps, **(headers or {})})
 
     def send(self, method, path, body=b"", headers=None):
@@ -262,11 +264,11 @@ FORGED = {
     "another secret": {"secret": KEY + b"x"},
     "too old": {"at": time.time() - 301},
     "from the future": {"at": time.time() + 900},
-    "for another question": {"signed_path": "/approvals/ap-000000000002"},
-    "no signature": {"headers": {"Pokayoke-Signature": ""}},
-    "a signature that is no text": {"headers": {"Pokayoke-Signature": "v1=\xff\xfe"}},
-    "another time": {"headers": {"Pokayoke-Timestamp": str(int(time.time()) + 1)}},
-    "no time": {"headers": {"Pokayoke-Timestamp": ""}},
+    "no signature": {"headers": {SIGNATURE: ""}},
+    "a signature that is no text": {"headers": {SIGNATURE: "v1,\xff\xfe"}},
+    "another time": {"headers": {TIMESTAMP: str(int(time.time()) + 1)}},
+    "no time": {"headers": {TIMESTAMP: ""}},
+    "another id": {"headers": {ID: "msg-2"}},
 }
 
 
@@ -280,6 +282,13 @@ def test_only_what_is_signed_now_and_for_this_question_counts(client, ledger, ho
         {"error": "the signature does not hold: see the guide on approvals for what is signed"},
     )
     assert status_of(ledger, one) == ("waiting", None)
+
+
+def test_a_yes_to_one_question_is_none_to_another(client, ledger):
+    """A signed answer that is sent to the path of another question is refused, and decides neither."""
+    one, other = asked(ledger, 1), asked(ledger, 2)
+    assert client(f"/approvals/{one}", YES, about=other)[0] == 400
+    assert (status_of(ledger, one)[0], status_of(ledger, other)[0]) == ("waiting", "waiting")
 
 
 def test_an_answer_from_before_the_question_is_not_about_it(client, ledger):
@@ -317,10 +326,12 @@ def test_there_is_one_way_to_write_a_path(client, ledger, path, status):
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b"{", 400), (b"[]", 400), (b'{"decision": "approve"}', 400), (b'{"decision": "yes", "by": "bob"}', 400),
-        (b'{"decision": ["approve"], "by": "bob"}', 400), (b'{"decision": "approve", "by": ""}', 400),
-        (b'{"decision": "approve", "by": "bob", "reason": 1}', 400), (b'{"decision": "approve", "by": "bob", "x": 1}', 400),
-        (b'{"decision": "deny", "decision": "approve", "by": "bob"}', 400), (b"\xff", 400), (b"x" * 16_385, 413),
+        (b"{", 400), (b"[]", 400), ({"decision": "approve"}, 400), ({"decision": "yes", "by": "bob"}, 400),
+        ({"decision": ["approve"], "by": "bob"}, 400), ({"decision": "approve", "by": ""}, 400),
+        ({"decision": "approve", "by": "bob", "reason": 1}, 400), ({"decision": "approve", "by": "bob", "x": 1}, 400),
+        ({"id": None, "decision": "approve", "by": "bob"}, 400), (b'{"decision": "approve", "by": "bob"}', 400),
+        (b'{"id": "ap-000000000001", "decision": "deny", "decision": "approve", "by": "bob"}', 400), (b"\xff", 400),
+        (b"x" * 16_385, 413),
     ],
 )  # fmt: skip
 def test_a_decision_is_read_strictly(client, ledger, body, status):

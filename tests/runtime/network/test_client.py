@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
+import httpcore2
 import httpx2
 import pytest
 from cryptography import x509
@@ -18,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from pokayoke import ConfinedUrl, Guard, ToolCall, UrlRefused, UrlRule, UsageError, tool, urls
-from pokayoke.runtime.network import backend
+from pokayoke.runtime.network import backend, limits
 from pokayoke.runtime.network.resolve import MOST_ADDRESSES, check_addresses
 
 LOCAL = {"schemes": ("http",), "addresses": ("loopback",)}
@@ -214,6 +216,32 @@ async def test_the_next_address_is_tried(client, site):
         rule(site), f"http://a.example.com:{site.port}/", resolve=names(a_example_com=["127.0.0.2", "127.0.0.1"])
     )
     assert got.text == "hello"
+
+
+async def test_dead_addresses_share_the_time(client, site, monkeypatch):
+    """Each of three addresses that do not answer gets its share, so a request lasts no longer than with one."""
+    passed, tried = [0.0], []
+
+    def wait_in_vain(address, timeout):
+        tried.append((address, timeout))
+        passed[0] += timeout
+        raise httpcore2.ConnectTimeout
+
+    async def wait_in_vain_async(backend, host, port, seconds, *rest):
+        wait_in_vain(host, seconds)
+
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+    monkeypatch.setattr(
+        httpcore2.SyncBackend, "connect_tcp", lambda inner, host, port, timeout, *rest: wait_in_vain(host, timeout)
+    )
+    monkeypatch.setattr(httpcore2.AnyIOBackend, "connect_tcp", wait_in_vain_async)
+    addresses = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    with pytest.raises(httpx2.ConnectTimeout):
+        await client.get(
+            rule(site), f"http://a.example.com:{site.port}/", resolve=names(a_example_com=addresses),
+            limits=urls.HttpLimits(seconds=3.0),
+        )  # fmt: skip
+    assert tried == [(address, pytest.approx(1.0)) for address in addresses]
 
 
 async def test_a_name_without_address_is_a_connect_error(client, site):

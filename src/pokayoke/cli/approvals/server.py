@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, cast
@@ -26,8 +26,8 @@ from pokayoke.core.json.values import is_object
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.approvals.approvals import Approvals
-from pokayoke.runtime.approvals.signature import SIGNATURE, TIMESTAMP, secret_from_environment, verify
-from pokayoke.runtime.approvals.webhook import announcement_body
+from pokayoke.runtime.approvals.signature import secrets_from_environment, verify
+from pokayoke.runtime.approvals.webhook import question_data
 from pokayoke.runtime.config.config import load_policy
 from pokayoke.runtime.threads.clock import SystemClock
 from pokayoke.runtime.trace.redaction import build_redactor
@@ -42,7 +42,7 @@ _CONNECTION_TIMEOUT: Final = 30.0
 _MAX_CONNECTIONS: Final = 16
 _LAST_PORT: Final = 65_535
 _DECISIONS: Final = {"approve": True, "deny": False}
-_KEYS: Final = frozenset({"decision", "by", "reason"})
+_KEYS: Final = frozenset({"id", "decision", "by", "reason"})
 
 
 class RequestRefused(Exception):  # noqa: N818 - the answer to a request
@@ -59,17 +59,19 @@ class ApprovalServer(ThreadingHTTPServer):
     Args:
         address: host and port.
         approvals: the questions.
-        secret: shared by both sides.
+        secrets: shared by both sides.
         redactor: removes secrets from what is shown.
     """
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], approvals: Approvals, secret: bytes, redactor: Redactor) -> None:
+    def __init__(
+        self, address: tuple[str, int], approvals: Approvals, secrets: tuple[bytes, ...], redactor: Redactor
+    ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        self.approvals, self.secret, self.redactor = approvals, secret, redactor
+        self.approvals, self.secrets, self.redactor = approvals, secrets, redactor
         self.clock = SystemClock()
         self.room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         super().__init__(address, ApprovalHandler)
@@ -146,9 +148,9 @@ def open_server(store: Store, listen: str, config: str | None) -> Generator[Appr
     if not host or not port.isdecimal() or int(port) > _LAST_PORT:
         raise ConfigurationError(f"--listen {listen!r}: expected HOST:PORT, such as 127.0.0.1:8787")
     redactor = build_redactor(load_policy(config).trace)
-    secret = secret_from_environment()
+    secrets = secrets_from_environment()
     try:
-        server = ApprovalServer((host.strip("[]"), int(port)), Approvals(store), secret, redactor)
+        server = ApprovalServer((host.strip("[]"), int(port)), Approvals(store), secrets, redactor)
     except OSError as error:
         raise ConfigurationError(f"cannot listen on {listen}: {error.strerror}. Name another with --listen") from None
     try:
@@ -199,19 +201,15 @@ class ApprovalHandler(BaseHTTPRequestHandler):
     def _route_request(self, method: str) -> Any:
         body = self._read_body() if method == "POST" else b""
         now = self._approval_server.clock.now()
-        headers = {name: self.headers.get(name) for name in (TIMESTAMP, SIGNATURE)}
-        at = verify(self._approval_server.secret, method, self.path, body, headers=headers, now=now)
+        at = verify(self._approval_server.secrets, body, headers=cast("Mapping[str, str]", self.headers), now=now)
         if at is None:
             raise RequestRefused(401, "the signature does not hold: see the guide on approvals for what is signed")
         if method == "GET" and self.path == "/approvals":
-            shown = (
-                announcement_body(a, self._approval_server.redactor) for a in self._approval_server.approvals.list()
-            )
-            return [msgspec.Raw(one) for one in shown]
+            return [question_data(a, self._approval_server.redactor) for a in self._approval_server.approvals.list()]
         found = _PATH.fullmatch(self.path)
         if method != "POST" or found is None:
             raise RequestRefused(404, "there are GET /approvals and POST /approvals/ID")
-        return self._apply_decision(found[1], at, *_parse_decision(body))
+        return self._apply_decision(found[1], at, *_parse_decision(body, found[1]))
 
     def _read_body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") is not None or len(self.headers.get_all("Content-Length", [])) != 1:
@@ -256,13 +254,16 @@ class ApprovalHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _parse_decision(body: bytes) -> tuple[bool, str, str]:
+def _parse_decision(body: bytes, approval_id: str) -> tuple[bool, str, str]:
+    """Return the decision in a body, which names the question: the signature does not cover the path."""
     try:
         value = parse(body)[0]
     except StrictError as error:
         raise RequestRefused(400, f"no strict JSON: {error}") from None
     if not is_object(value) or not value.keys() <= _KEYS:
-        raise RequestRefused(400, "expected an object with decision, by and reason")
+        raise RequestRefused(400, "expected an object with id, decision, by and reason")
+    if value.get("id") != approval_id:
+        raise RequestRefused(400, "id names the question, as the path does")
     decision, by, reason = value.get("decision"), value.get("by"), value.get("reason", "")
     if not isinstance(decision, str) or decision not in _DECISIONS:
         raise RequestRefused(400, "decision is approve or deny")

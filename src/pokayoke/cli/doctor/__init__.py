@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,7 +141,6 @@ def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) 
     """Yield where this machine or these settings guarantee less than the documentation promises."""
     from pokayoke.cli.doctor.policy_probes import unreachable_limits  # noqa: PLC0415 - as above
     from pokayoke.cli.doctor.words import untrusted_notes  # noqa: PLC0415 - as above
-    from pokayoke.runtime.approvals.signature import SECRET  # noqa: PLC0415 - as above
     from pokayoke.runtime.files.confined_open import open_method  # noqa: PLC0415 - as above
 
     if policy.mode == "monitor":
@@ -168,11 +166,21 @@ def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) 
         yield "on Windows several processes must not share one trace file: it could not be rotated."
     if policy.trace.path is None:
         yield "trace.path is not set: events are kept in memory per run and lost with the process."
-    if policy.approvals.webhook.url is not None and not os.environ.get(SECRET):
-        yield f"approvals.webhook is set and {SECRET} is not: no guard will start."
+    if policy.approvals.webhook.url is not None:
+        yield from _webhook_notes()
     import apsw  # noqa: PLC0415 - as above
 
     yield f"Python {sys.version.split()[0]}, SQLite {apsw.sqlite_lib_version()}."
+
+
+def _webhook_notes() -> Iterator[str]:
+    from pokayoke.errors import ConfigurationError  # noqa: PLC0415 - as above
+    from pokayoke.runtime.approvals.signature import secrets_from_environment  # noqa: PLC0415 - as above
+
+    try:
+        secrets_from_environment()
+    except ConfigurationError as error:
+        yield f"approvals.webhook is set, and no guard will start: {error}."
 
 
 def _store_problems(url: str | None) -> tuple[list[SourceProblem], list[str]]:

@@ -10,25 +10,30 @@ Never: an exception or a wait in a call, or an unredacted argument.
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Final, Protocol
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
+from pokayoke.core.call import Finding
+from pokayoke.core.contract.url_rule import DEFAULT_PORTS, UrlRule
 from pokayoke.core.flow.questions import redact_question
+from pokayoke.core.gate.urls import parse_url
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.policy import WEBHOOK_URL, WebhookPolicy
 from pokayoke.core.redaction.redactor import Redactor
-from pokayoke.errors import ConfigurationError
-from pokayoke.runtime.approvals.signature import secret_from_environment, sign
+from pokayoke.errors import ConfigurationError, ContractError
+from pokayoke.runtime.approvals.signature import secrets_from_environment, sign
 from pokayoke.runtime.threads.clock import Clock, SystemClock
 from pokayoke.runtime.threads.forks import on_fork
 from pokayoke.runtime.threads.worker_pool import start_thread
+
+if TYPE_CHECKING:
+    import httpx2
 
 _PAUSES: Final = (1.0, 5.0, 15.0)
 """Seconds between the attempts."""
@@ -36,8 +41,11 @@ _MOST_WAITING: Final = 1_000
 _REMEMBERED: Final = 10_000
 _GOOD, _TRY_AGAIN = range(200, 300), (408, 425, 429)
 _SERVER_ERRORS: Final = 500
-_LEAST_SECONDS: Final = 0.001
-"""Least timeout of a socket, since 0 means not to wait at all."""
+_REASON_CHARS: Final = 200
+ASKED: Final = "approval.asked"
+"""The type of the event that announces a question."""
+_NETWORKS: Final = ("loopback", "private", "link_local", "cgnat", "reserved")
+"""Kinds of addresses that an https receiver may have beside public ones: whoever writes the configuration decides."""
 
 
 class _EventSink(Protocol):
@@ -54,13 +62,14 @@ class Webhook:
     """Announces questions to one receiver. Safe to share between threads; its thread starts with the first one.
 
     Args:
-        policy: the receiver, and the seconds of an attempt, counted from when the host's address is known.
+        policy: the receiver, and the seconds of an attempt, from the look-up of its name to its status line.
         trace: redacts the arguments, and records what could not be announced.
         clock: gives the time.
         pauses: seconds before each further attempt.
 
     Raises:
-        ConfigurationError: there is no URL, it is neither https nor on this machine, or there is no secret.
+        ConfigurationError: there is no URL, it is neither https nor on this machine, there is no secret, or the HTTP
+            client is not installed (a MissingExtraError).
     """
 
     def __init__(
@@ -75,8 +84,8 @@ class Webhook:
             raise ConfigurationError(
                 "approvals.webhook.url is neither https:// nor http:// to this machine, without a password"
             )
-        self._url, self._timeout = urlsplit(policy.url), policy.timeout_seconds
-        self._secret = secret_from_environment()
+        self._url, self._secrets = policy.url, secrets_from_environment()
+        self._client = _open_client(policy.url, policy.timeout_seconds)
         self._trace, self._pauses = trace, pauses
         self._clock: Clock = clock or SystemClock()
         self._told: OrderedDict[str, float] = OrderedDict()
@@ -165,13 +174,13 @@ class Webhook:
 
     def _deliver_with_retries(self, approval: Approval) -> str:
         """Announce a question, with several attempts. Returns why that failed, or an empty text."""
-        body = announcement_body(approval, self._trace.redactor)
+        body, message_id = announcement_body(approval, self._trace.redactor), _message_id(approval)
         why = ""
         for pause in (*self._pauses, None):
             try:
-                status = self._post_once(body)
+                status = self._post_once(message_id, body)
             except Exception as error:  # noqa: BLE001 - no connection, no HTTP, no such host: all may be temporary
-                why, again = type(error).__name__, True
+                why, again = f"{type(error).__name__}: {error}"[:_REASON_CHARS], True
             else:
                 if status in _GOOD:
                     return ""
@@ -180,35 +189,12 @@ class Webhook:
                 break
         return why
 
-    def _post_once(self, body: bytes) -> int:
-        """Send once and return the status. Redirects are not followed and proxies not used.
-
-        One deadline holds for everything after the look-up of the host's name, which cannot be interrupted.
-        """
-        import http.client  # noqa: PLC0415 - 20 ms of import, needed by announcements only
-
-        secure, host = self._url.scheme == "https", self._url.hostname or ""
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        # Without a port, the text after the last colon of an IPv6 address would be taken for one.
-        connection = kind(host, self._url.port or kind.default_port)
-        path = _request_path(self._url)
+    def _post_once(self, message_id: str, body: bytes) -> int:
+        """Send once and return the status. What follows the headers of an answer is not read."""
         headers = {"Content-Type": "application/json", "User-Agent": "pokayoke"}
-        addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
-        end = self._clock.monotonic() + self._timeout
-        connection.sock = _connect_first(addresses, lambda: end - self._clock.monotonic())
-        try:
-            if secure:
-                import ssl  # noqa: PLC0415 - as above
-
-                # A socket's timeout covers its whole handshake.
-                connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
-            with _cut_after(end - self._clock.monotonic(), connection.sock):
-                connection.request(
-                    "POST", path, body, headers | sign(self._secret, "POST", path, body, self._clock.now())
-                )
-                return connection.getresponse().status
-        finally:
-            connection.close()
+        signed = sign(self._secrets, message_id, body, self._clock.now())
+        with self._client.stream("POST", self._url, content=body, headers=headers | signed) as response:
+            return response.status_code
 
     def _wait_or_give_up(self, approval: Approval, pause: float) -> bool:
         """Wait before the next attempt. True if there should be none."""
@@ -272,76 +258,64 @@ class ConfiguredWebhook:
 
 
 def announcement_body(approval: Approval, redactor: Redactor) -> bytes:
-    """Return a question as JSON for another program, without secrets.
+    """Return a question as an event for another program, without secrets.
+
+    Args:
+        approval: the question.
+        redactor: of the trace.
+    """
+    asked = datetime.fromtimestamp(approval.asked_at, UTC).isoformat().replace("+00:00", "Z")
+    return msgspec.json.encode({"type": ASKED, "timestamp": asked, "data": question_data(approval, redactor)})
+
+
+def question_data(approval: Approval, redactor: Redactor) -> dict[str, Any]:
+    """Return what another program may know of a question, without secrets.
 
     Args:
         approval: the question.
         redactor: of the trace.
     """
     shown = redact_question(approval, redactor)
-    return msgspec.json.encode(
-        {
-            "id": shown.id,
-            "kind": shown.kind,
-            "status": shown.status,
-            "tool": shown.tool,
-            "contract": shown.contract,
-            "arguments": shown.arguments,
-            "why": shown.why,
-            "run": shown.run_id,
-            "asked": shown.asked_at,
-            "expires": shown.expires_at,
-        }
-    )
+    return {
+        "id": shown.id,
+        "kind": shown.kind,
+        "status": shown.status,
+        "tool": shown.tool,
+        "contract": shown.contract,
+        "arguments": shown.arguments,
+        "why": shown.why,
+        "run": shown.run_id,
+        "asked": shown.asked_at,
+        "expires": shown.expires_at,
+    }
 
 
-def _connect_first(addresses: list[Any], left: Callable[[], float]) -> socket.socket:
-    """Connect to the first address that answers; each gets its share of the remaining seconds.
+def _message_id(approval: Approval) -> str:
+    """Return the id of the event: a question that is asked anew under its id is another event."""
+    return f"{approval.id}-{int(approval.asked_at)}"
+
+
+def _open_client(url: str, seconds: float) -> httpx2.Client:
+    """Return a client that reaches this receiver only: no redirects, no proxies, one deadline for an attempt.
 
     Raises:
-        OSError: none does.
+        ConfigurationError: the URL cannot be reached, or the client is not installed.
     """
-    why: OSError = TimeoutError()
-    for number, (*kind, _, address) in enumerate(addresses):
-        with ExitStack() as tried:
-            try:
-                connected = tried.enter_context(socket.socket(*kind))
-                connected.settimeout(max(_LEAST_SECONDS, left() / (len(addresses) - number)))
-                connected.connect(address)
-            except OSError as error:
-                why = error
-            else:
-                connected.settimeout(max(_LEAST_SECONDS, left()))
-                tried.pop_all()
-                return connected
-    raise why
+    # Needed by guards with a webhook only.
+    from pokayoke.runtime.network.client import open_client  # noqa: PLC0415 - as above, and an extra
+    from pokayoke.runtime.network.limits import HttpLimits  # noqa: PLC0415 - as above
 
-
-@contextmanager
-def _cut_after(seconds: float, connected: socket.socket) -> Generator[None]:
-    """Close a connection in time: its own timeout starts anew with every byte."""
-    over = threading.Event()
-
-    def cut_connection() -> None:
-        over.set()
-        with suppress(OSError):
-            connected.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(max(0.0, seconds), cut_connection)
-    timer.daemon = True
-    timer.start()
     try:
-        yield
-    except Exception as error:
-        if over.is_set():
-            raise TimeoutError from error
-        raise
-    else:
-        if over.is_set():  # a truncated answer looks like a whole one
-            raise TimeoutError
-    finally:
-        timer.cancel()
-
-
-def _request_path(url: SplitResult) -> str:
-    return (url.path or "/") + (f"?{url.query}" if url.query else "")
+        parts = urlsplit(url)
+        rule = UrlRule(
+            schemes=(parts.scheme,),
+            hosts=(parts.hostname or "",),
+            ports=(parts.port or DEFAULT_PORTS[parts.scheme],),
+            addresses=_NETWORKS if parts.scheme == "https" else ("loopback",),
+        )
+    except (ContractError, ValueError) as error:
+        raise ConfigurationError(f"approvals.webhook.url has no usable host or port: {error}") from None
+    found = parse_url(url, rule)
+    if isinstance(found, Finding):  # its message would show the path, which may be a secret
+        raise ConfigurationError(f"approvals.webhook.url is refused ({found.code}). {found.hint}")
+    return open_client(rule, limits=HttpLimits(redirects=0, seconds=seconds), follow_redirects=False)

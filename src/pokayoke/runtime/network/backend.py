@@ -50,8 +50,10 @@ class CheckedBackend(httpcore2.NetworkBackend):
     ) -> httpcore2.NetworkStream:
         """Resolve a host, check each of its addresses, and connect to the first that answers."""
         problem: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in self._find_addresses(host, port, self._deadline.cut(timeout, httpcore2.ConnectTimeout)):
-            left = self._deadline.cut(timeout, httpcore2.ConnectTimeout)
+        addresses = self._find_addresses(host, port, self._deadline.cut(timeout, httpcore2.ConnectTimeout))
+        for number, address in enumerate(addresses):
+            # An address that does not answer takes its share, so that the next one is tried too.
+            left = self._deadline.cut(timeout, httpcore2.ConnectTimeout) / (len(addresses) - number)
             try:
                 stream = self._inner.connect_tcp(address, port, left, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
@@ -130,8 +132,9 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Resolve a host, check each of its addresses, and connect to the first that answers."""
         problem: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in await self._find_addresses(host, port, self._deadline.cut(timeout, httpcore2.ConnectTimeout)):
-            left = self._deadline.cut(timeout, httpcore2.ConnectTimeout)
+        addresses = await self._find_addresses(host, port, self._deadline.cut(timeout, httpcore2.ConnectTimeout))
+        for number, address in enumerate(addresses):
+            left = self._deadline.cut(timeout, httpcore2.ConnectTimeout) / (len(addresses) - number)  # its share
             try:
                 stream = await self._inner.connect_tcp(address, port, left, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
