@@ -8,23 +8,24 @@ import sys
 import pytest
 from source import MODULES, imports, module_of, name, tree
 
-# errors <- core <- stores, replay <- runtime <- adapters, gateway, testing, dropin <- demo <- cli
+# errors <- core <- system <- stores, replay <- runtime <- adapters, gateway, testing, dropin <- demo <- cli
 RANK = {
     "errors": 0,
     "core": 1,
-    "stores": 2,
-    "runtime": 3,
-    "replay": 2,
-    "replies": 2,
-    "streams": 2,
-    "adapters": 4,
-    "gateway": 4,
-    "testing": 4,
-    "dropin": 4,
-    "urls": 4,
-    "demo": 5,
-    "cli": 6,
-    "__main__": 7,
+    "system": 2,
+    "stores": 3,
+    "runtime": 4,
+    "replay": 3,
+    "replies": 3,
+    "streams": 3,
+    "adapters": 5,
+    "gateway": 5,
+    "testing": 5,
+    "dropin": 5,
+    "urls": 5,
+    "demo": 6,
+    "cli": 7,
+    "__main__": 8,
 }
 SIBLINGS_APART = ({"stores", "replay", "replies", "streams"}, {"adapters", "gateway", "testing", "dropin", "urls"})
 

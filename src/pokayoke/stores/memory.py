@@ -7,7 +7,6 @@ Never: I/O, or a record that is forgotten while the store lives.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -24,6 +23,7 @@ from pokayoke.stores.base import Store
 from pokayoke.stores.lists import RunEntry, RunFilter, select_runs
 from pokayoke.stores.operations import Operation, ReadRows, ReadSet, WriteSet, find_unique, settle_operation
 from pokayoke.stores.values import AuditEntry, RecordQuery
+from pokayoke.system import register_fork_hooks
 
 T = TypeVar("T")
 _MOST_ENTRIES = 10_000
@@ -239,7 +239,7 @@ def _reset_in_child() -> None:
         store.reset_in_child()
 
 
-os.register_at_fork(after_in_child=_reset_in_child)
+register_fork_hooks(after_in_child=_reset_in_child)
 
 
 def _matches_query(record: Record, query: RecordQuery) -> bool:

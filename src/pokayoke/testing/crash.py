@@ -8,12 +8,13 @@ next process finds what is left in the store.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Literal
+
+from pokayoke.system import KILL_SIGNAL, KILLED_CODE
 
 STEPS = ("after_claim", "before_invoke", "after_invoke", "after_settle")
 """The steps a guard announces, in the order of a write."""
@@ -63,7 +64,7 @@ class CrashPoint:
                 return
         if self._how == "raise":
             raise Crash(f"crashed at {step}")
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), KILL_SIGNAL)
 
 
 def crash_at(step: str, n: int = 1, *, how: Literal["kill", "raise"] = "kill") -> CrashPoint:
@@ -104,4 +105,4 @@ def run_script(
 
 def died(returncode: int) -> bool:
     """Return whether a process with this return code was killed by a crash point."""
-    return returncode == -signal.SIGKILL
+    return returncode == KILLED_CODE

@@ -14,7 +14,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from pokayoke import Contract, Guard, Raw, ToolCall, open_store
+from pokayoke import Contract, Guard, Raw, ToolCall, open_store, system
 from pokayoke.core.call import Correction, Finding
 from pokayoke.core.policy import TracePolicy
 from pokayoke.core.redaction.redactor import REDACTION_FAILED, Redactor
@@ -626,14 +626,14 @@ class TestRotation:
         """Who gets the lock after the file was moved leaves the new file alone."""
         late = TraceFile(path, max_bytes=50, backups=1)
         late.append([b"a" * 60])
-        real = tracefile._locks.flock
+        real = system._locks.flock
 
         def rotated_meanwhile(fd, how):
             path.rename(f"{path}.1")
             path.write_bytes(b"new\n")
             real(fd, how)
 
-        monkeypatch.setattr(tracefile._locks, "flock", rotated_meanwhile)
+        monkeypatch.setattr(system._locks, "flock", rotated_meanwhile)
         late.append([b"b" * 10])
         assert path.read_bytes() == b"new\n"
         assert (path.parent / "trace.jsonl.1").read_bytes() == b"a" * 60 + b"\n" + b"b" * 10 + b"\n"
@@ -641,7 +641,7 @@ class TestRotation:
 
     def test_without_locks_it_rotates_alone(self, path, monkeypatch):
         """On a system without file locks one process still rotates."""
-        monkeypatch.setattr(tracefile, "_locks", None)
+        monkeypatch.setattr(system, "_locks", None)
         trace = trace_to(path, max_bytes=200, backups=1)
         for step in range(4):
             trace.record(result(step=step, ok=False))

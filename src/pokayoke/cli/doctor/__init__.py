@@ -23,6 +23,7 @@ from pokayoke.cli.output import (
 from pokayoke.cli.sources import SourceProblem, read_sources, unknown_name_problems
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import Policy
+from pokayoke.system import weaknesses
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -157,13 +158,9 @@ def collect_notes(policy: Policy, contracts: list[Contract], store: str | None) 
     yield from untrusted_notes(policy, contracts)
     if not contracts:
         yield "no tools are named: only the guards were looked at, and no name in the configuration was looked for."
-    how = open_method()
-    if how == "walk":
+    if open_method() == "walk":
         yield "no openat2 here: paths are walked folder by folder, which is as safe and slower."
-    if how == "resolve":
-        yield "no folder descriptors here: between the check and the use of a path its folders could be exchanged."
-    if sys.platform == "win32":
-        yield "on Windows several processes must not share one trace file: it could not be rotated."
+    yield from weaknesses()
     if policy.trace.path is None:
         yield "trace.path is not set: events are kept in memory per run and lost with the process."
     if policy.approvals.webhook.url is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
 import subprocess
 import tempfile
 import time
@@ -29,6 +28,7 @@ from pokayoke.core.json.values import is_array, is_object
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.replay.learn.effect_guess import guess_effect
 from pokayoke.replay.learn.learner import DEADLINE, DEADLINE_NOTE, Draft, SkippedTool
+from pokayoke.system import CAN_WAIT_FOR_PIPES, end_session
 
 PROTOCOL: Final = "2025-06-18"
 _LARGEST_ANSWER: Final = 16_000_000
@@ -157,6 +157,11 @@ class _Server:
 
     def __init__(self, command: Sequence[str], seconds: float) -> None:
         self._name = command[0] if command else ""
+        if not CAN_WAIT_FOR_PIPES:
+            raise ConfigurationError(
+                f"{self._name}: a server cannot be asked on this system. "
+                "Save its tools/list answer in a file, and name that"
+            )
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
@@ -183,14 +188,7 @@ class _Server:
         assert process.stdin is not None, "opened as a pipe"
         with contextlib.suppress(OSError):
             process.stdin.close()
-        patience = time.monotonic() + _PATIENCE
-        # The pid is not released yet, so its group cannot belong to another process when it is ended.
-        while not _has_ended(process.pid) and time.monotonic() < patience:
-            time.sleep(0.01)
-        # Its children too: a server is often started by a shell.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end_session(process, _PATIENCE)  # its children too: a server is often started by a shell
         assert process.stdout is not None, "opened as a pipe"
         process.stdout.close()
         self._said.close()
@@ -255,10 +253,6 @@ class _Server:
         self._said.seek(max(0, self._said.tell() - _STDERR_TAIL))
         last = self._said.read().decode(errors="replace").strip()
         return ConfigurationError(f"{self._name}: {why}" + (f". It said: {last}" if last else ""))
-
-
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _parse_message(line: bytes) -> dict[str, Any] | None:

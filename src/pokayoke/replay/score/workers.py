@@ -28,6 +28,7 @@ from pokayoke.replay.recording import ReadResult
 from pokayoke.replay.score.counts import Score, Tally
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.scorer import Scorer
+from pokayoke.system import CAN_FORK
 
 _BATCH: Final = 1_000
 _PER_WORKER: Final = 2
@@ -38,7 +39,9 @@ _scorer: Scorer | None = None
 
 
 def default_jobs() -> int:
-    """Return how many processes can run at the same time here."""
+    """Return how many processes can run at the same time here; 1 where a process cannot fork."""
+    if not CAN_FORK:
+        return 1
     affinity: Any = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -48,13 +51,13 @@ class Replay:
 
     Args:
         judges: one set of contracts, or two to compare.
-        jobs: number of processes; 1 does all work in this one.
+        jobs: number of processes; 1 does all work in this one, as does any number where a process cannot fork.
     """
 
     def __init__(self, judges: Sequence[Judge], *, jobs: int = 1) -> None:
         global _scorer  # noqa: PLW0603 - inherited by the forked workers
         self._scorer = Scorer(judges)
-        self._jobs = jobs
+        self._jobs = jobs = jobs if CAN_FORK else 1
         self._pool: ProcessPoolExecutor | None = None
         self.score = Score(tallies=[Tally() for _ in judges])
         self._files = 0

@@ -11,7 +11,10 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from pokayoke.system import register_fork_hooks
+
 _SEPARATOR = "|"
+_PARTS = 5
 
 
 def current_owner() -> str:
@@ -40,7 +43,7 @@ def is_dead(name: str) -> bool:
     """
     own = current_owner().split(_SEPARATOR)
     other = name.split(_SEPARATOR)
-    if len(own) != len(other) or own[:3] != other[:3]:
+    if len(own) != _PARTS or len(other) != _PARTS or own[:3] != other[:3]:
         return False
     try:
         pid = int(other[3])
@@ -78,4 +81,4 @@ def _is_hidden(pid: int) -> bool:
 
 
 # A child may get the pid of an ancestor that is gone: the name of that one would be its own death certificate.
-os.register_at_fork(after_in_child=_name_process.cache_clear)
+register_fork_hooks(after_in_child=_name_process.cache_clear)

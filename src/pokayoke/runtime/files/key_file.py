@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pokayoke.errors import ConfigurationError
+from pokayoke.system import HAS_FILE_MODES
 
 KEY_BYTES: Final = 32
 """The length of a new key, and the least length of any."""
@@ -24,7 +25,7 @@ def load_key(path: Path, option: str) -> bytes:
     """Return the key from a file that only its owner may read; create one if there is none.
 
     Args:
-        path: the file; it holds at least 64 hexadecimal digits. A new one has mode 0600.
+        path: the file; it holds at least 64 hexadecimal digits. A new one has mode 0600, where files have modes.
         option: the option that names it, for messages.
 
     Raises:
@@ -53,7 +54,7 @@ def _make_key(path: Path) -> None:
 
 def _read_key(path: Path, option: str) -> bytes:
     try:
-        open_to = stat.S_IMODE(path.stat().st_mode) & 0o077
+        open_to = HAS_FILE_MODES and stat.S_IMODE(path.stat().st_mode) & 0o077
         text = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{option} {str(path)!r} cannot be read: {error.strerror}.") from None

@@ -8,11 +8,12 @@ Never: an object kept alive by its registration.
 from __future__ import annotations
 
 import functools
-import os
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from pokayoke.system import register_fork_hooks
 
 T = TypeVar("T")
 
@@ -36,4 +37,4 @@ def _after_fork() -> None:
         forked(living)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+register_fork_hooks(after_in_child=_after_fork)

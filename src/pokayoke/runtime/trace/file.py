@@ -17,20 +17,13 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from pokayoke.errors import ConfigurationError
-
-try:
-    import fcntl as _fcntl
-except ImportError:  # Windows: processes that share a file then rotate it without coordination
-    _locks: ModuleType | None = None
-else:
-    _locks = _fcntl
+from pokayoke.system import BINARY, MAY_RENAME_OPEN_FILES, try_lock
 
 # O_NONBLOCK: opening a pipe without a reader must not wait. O_APPEND: the kernel places each write.
-_FLAGS: Final = os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_FLAGS: Final = os.O_APPEND | os.O_CREAT | BINARY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_POSITION: Final = -1  # no write of this file has ended yet
 _LOOK_SECONDS: Final = 0.1
 """Seconds between checks of the path. Lines written to a file that was deleted meanwhile are written again."""
@@ -161,8 +154,7 @@ class TraceFile:
                 gone = self._unsure
             self._reopen()
         elif there.st_size > 0 and there.st_size + coming > self._max_bytes and self._may_rotate():
-            self._rotate_files()
-            self._reopen()
+            self._rotate()
         else:
             size = there.st_size
         self._looked, self._unsure, self._room = now, [], min(_MOST_UNSURE, self._max_bytes - size)
@@ -179,14 +171,20 @@ class TraceFile:
 
     def _may_rotate(self) -> bool:
         """Return True for one process at a time. Never waits: a stopped process may hold the lock indefinitely."""
-        if _locks is None:
-            return True
-        try:
-            _locks.flock(self._fd, _locks.LOCK_EX | _locks.LOCK_NB)
-        except OSError:
-            return False
         # A process that waited for this inode after it was moved must not move its successor.
-        return self._stat_own_file() is not None
+        return try_lock(self._fd) and self._stat_own_file() is not None
+
+    def _rotate(self) -> None:
+        if MAY_RENAME_OPEN_FILES:
+            self._rotate_files()
+            self._reopen()
+            return
+        self._close_descriptor()
+        try:
+            with suppress(PermissionError):  # another process has it open, so it grows until that one ends
+                self._rotate_files()
+        finally:
+            self._adopt_descriptor(_open_file(self.path))
 
     def _rotate_files(self) -> None:
         if self._backups == 0:

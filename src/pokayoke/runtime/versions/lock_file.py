@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, cast
 
 import msgspec
@@ -23,13 +22,7 @@ from pokayoke.core.json.values import is_object
 from pokayoke.core.versions.lock import FORMAT, ContractLock, lock_problem
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.files.atomic_file import atomic_write, read_followed
-
-try:
-    import fcntl as _fcntl
-except ImportError:  # Windows: two operators at the same moment are then not serialised
-    _locks: ModuleType | None = None
-else:
-    _locks = _fcntl
+from pokayoke.system import lock_folder
 
 NAME: Final = "contracts.lock"
 """The usual name of the file."""
@@ -109,10 +102,8 @@ def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock],
 
     A missing file is an empty lock. The new content replaces the file as a whole.
     """
-    folder = os.open(path.parent, os.O_RDONLY)
+    held = lock_folder(path.parent)
     try:
-        if _locks is not None:
-            _locks.flock(folder, _locks.LOCK_EX)
 
         def apply_change(how: Callable[[ContractLock], ContractLock]) -> ContractLock:
             before = read_lock(path) if path.exists() else ContractLock()
@@ -125,7 +116,8 @@ def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock],
 
         yield apply_change
     finally:
-        os.close(folder)
+        if held is not None:
+            os.close(held)
 
 
 class LockFile:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
-import select
 import threading
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from pokayoke.stores.postgres.exchange import Exchanger, Row
 from pokayoke.stores.postgres.expected_rows import MOST_BYTES, count_bytes
 from pokayoke.stores.postgres.url import PostgresLocation
 from pokayoke.stores.sql.dialect import Statement
+from pokayoke.system import has_input
 
 ConnectionT = TypeVar("ConnectionT", "Connection", "AsyncConnection")
 
@@ -55,9 +55,7 @@ class _ConnectionBase(Exchanger):
         """True if it is idle, and the server has sent nothing (such as a shutdown) since."""
         if not self.is_idle:
             return False
-        poll = select.poll()
-        poll.register(self.pgconn.socket, select.POLLIN)
-        return not poll.poll(0)
+        return not has_input(self.pgconn.socket)
 
 
 class Connection(_ConnectionBase, psycopg.Connection[Row]):

@@ -7,12 +7,12 @@ Never: an open file or a held lock that a child inherits.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
 
 from pokayoke.stores.sqlite.connection import SqliteConnection
+from pokayoke.system import register_fork_hooks
 
 
 class ForkSafe(ABC):
@@ -71,4 +71,4 @@ def _reset_in_child() -> None:
         _paused_objects.pop().reset_in_child()
 
 
-os.register_at_fork(before=_close_before_fork, after_in_parent=_resume_in_parent, after_in_child=_reset_in_child)
+register_fork_hooks(before=_close_before_fork, after_in_parent=_resume_in_parent, after_in_child=_reset_in_child)

@@ -1,0 +1,152 @@
+"""What the operating system offers, and what takes its place where it does not.
+
+Every function here works on every system; where a system lacks an ability, `weaknesses()` names what is weaker.
+Nothing asks for the name of the system: what is missing in a container or a sandbox is missing there too.
+
+In: descriptors, processes, callbacks.
+Out: the same calls on Linux, macOS and Windows.
+Never: an import or a call that fails because of the system it runs on.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import subprocess
+
+try:
+    import fcntl as _fcntl
+except ImportError:  # Windows
+    _locks: ModuleType | None = None
+else:
+    _locks = _fcntl
+
+HAS_FILE_MODES: Final = hasattr(os, "fchmod") and hasattr(os, "geteuid")
+"""True if a file's mode says who may read it. Elsewhere the rights of its folder do."""
+MAY_RENAME_OPEN_FILES: Final = HAS_FILE_MODES
+"""True if a file that a process has open can be renamed and removed. Windows refuses that."""
+BINARY: Final[int] = getattr(os, "O_BINARY", 0)
+"""Flag of `os.open` that keeps Windows from writing a carriage return before each newline."""
+KILL_SIGNAL: Final[int] = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Ends a process at once. On Windows, SIGTERM does that."""
+KILLED_CODE: Final[int] = -KILL_SIGNAL if hasattr(signal, "SIGKILL") else KILL_SIGNAL
+"""The return code of a process that `KILL_SIGNAL` has ended."""
+CAN_FORK: Final = hasattr(os, "fork")
+"""True if a process can make a copy of itself."""
+CAN_WAIT_FOR_PIPES: Final = hasattr(select, "poll")
+"""True if a read from a pipe can have a deadline."""
+_PROCESS_TABLE: Final = Path("/proc/self/stat")
+
+
+def register_fork_hooks(
+    *,
+    before: Callable[[], object] | None = None,
+    after_in_parent: Callable[[], object] | None = None,
+    after_in_child: Callable[[], object] | None = None,
+) -> None:
+    """Call functions when this process forks, as `os.register_at_fork` does; nothing where no process can fork."""
+    register: Any = getattr(os, "register_at_fork", None)
+    if register is None:
+        return
+    given = {"before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child}
+    register(**{when: hook for when, hook in given.items() if hook is not None})
+
+
+def try_lock(fd: int) -> bool:
+    """Return True if this process has the lock of an open file now. Never waits; True where there are no locks."""
+    if _locks is None:
+        return True
+    try:
+        _locks.flock(fd, _locks.LOCK_EX | _locks.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def lock_folder(folder: Path) -> int | None:
+    """Wait for the lock of a folder.
+
+    Returns:
+        a descriptor that holds it until it is closed; None where there are no locks.
+
+    Raises:
+        OSError: the folder cannot be opened or locked.
+    """
+    if _locks is None:
+        return None
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        _locks.flock(fd, _locks.LOCK_EX)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def has_input(fd: int) -> bool:
+    """Return True if a read from a socket would not wait."""
+    if not CAN_WAIT_FOR_PIPES:
+        return bool(select.select([fd], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def end_session(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Wait for a process that began a session of its own, then end it and its children.
+
+    Where there are no process groups, its children are left: they see that their input has ended.
+
+    Args:
+        process: started with `start_new_session=True`.
+        patience: seconds in which it may end by itself.
+    """
+    if not hasattr(os, "killpg") or not hasattr(os, "waitid"):
+        until = time.monotonic() + patience
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        process.kill()
+    else:
+        # Looked at without releasing the pid: until `wait`, its group cannot belong to another process.
+        until = time.monotonic() + patience
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.01)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, KILL_SIGNAL)
+    process.wait()
+
+
+def weaknesses() -> Iterator[str]:
+    """Yield what is weaker on this system than the documentation says, a sentence each."""
+    if not _PROCESS_TABLE.exists():
+        yield (
+            "no /proc here: the claim of a process that was killed is in doubt when its lease ends (deadline and 10 "
+            "seconds), not at once; and a ledger that sqlite3 has open in this process, or that is mounted by itself, "
+            "is not recognised."
+        )
+    if os.open not in os.supports_dir_fd:
+        yield "no folder descriptors here: between the check and the use of a path its folders could be exchanged."
+    if _locks is None:
+        yield (
+            "no file locks here: processes that share a trace file may rotate it twice, and of two changes of "
+            "contracts.lock at the same moment one may be lost."
+        )
+    if not MAY_RENAME_OPEN_FILES:
+        yield "open files cannot be renamed here: a trace file that several processes share grows past its limit."
+    if not HAS_FILE_MODES:
+        yield "no file modes here: ledgers, traces and key files are as private as the folders that hold them."
+    if not CAN_FORK:
+        yield "no process can fork here: `replay` uses one process, whatever --jobs says."
+    if not CAN_WAIT_FOR_PIPES:
+        yield "pipes have no deadlines here: `learn` cannot ask an MCP server, and reads its saved tools/list answer."
