@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -90,6 +91,7 @@ class ToolLabels(msgspec.Struct, frozen=True, kw_only=True):
         return self.effect == "read"
 
 
+@lru_cache(4_096)
 def name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name in camel case, snake case or with dots, folded."""
     return tuple(word.lower() for word in _PARTS.findall(name))

@@ -240,9 +240,12 @@ class Provenance:
 
     def _find_tier(self, value: Any, argument: str = "", labels: ToolLabels | None = None) -> Tier:
         form = normal_form(value)
-        cues = (*name_words(argument), *(labels.words if labels else ()))
-        if isinstance(value, bool) or self.words.has(value, cues=cues):
+        if isinstance(value, bool):
             return "prompt"
+        if self.words.text:
+            cues = (*name_words(argument), *(labels.words if labels else ()))
+            if self.words.has(value, cues=cues):
+                return "prompt"
         if form is None:
             return "none"
         if form in self._own:
