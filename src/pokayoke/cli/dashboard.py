@@ -39,7 +39,9 @@ def dashboard(
     reports: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Folder with the HTML reports of `pokayoke replay`.")
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Whoever opens the link may look, not decide.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Whoever opens the link may look, not decide.")
+    ] = False,
 ) -> None:
     """Serve the pages of operators: questions, effects in doubt, kill switches, runs, tools.
 
@@ -114,7 +116,9 @@ def _examine(config: Path | None, store: str | None, lock: Path | None) -> Setup
     )
     return SetupReport(
         current_time(),
-        tuple((one.name, one.against if one.fired else f"{one.against}: {one.instead}", one.fired) for one in found.probes),
+        tuple(
+            (one.name, one.against if one.fired else f"{one.against}: {one.instead}", one.fired) for one in found.probes
+        ),
         tuple((one.code, one.where, one.message) for one in found.problems),
         tuple(found.notes),
     )

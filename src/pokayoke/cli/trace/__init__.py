@@ -1,4 +1,4 @@
-"""`pokayoke trace`: shows a trace file, follows it, or counts its events. Streaming, in constant memory."""
+"""`pokayoke trace`: shows a trace file, follows it, counts its events in constant memory, or shows one run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -31,6 +31,7 @@ from pokayoke.replay.readers.lines import LONGEST_LINE, InputFile
 _TOO_LONG: Final = b"(too long)"
 _MOST_NAMES: Final = 1_000
 _MOST_RUNS: Final = 100_000
+_RUNS_NAMED: Final = 5
 _OTHERS: Final = "(others)"
 _STATUS_COLUMNS: Final = {
     "ok": "valid", "degraded": "invalid", "invalid_output": "invalid", "failed": "failed", "in_doubt": "failed",
@@ -51,7 +52,10 @@ Event = dict[str, Any]
 
 
 def trace(
-    words: Annotated[list[str], typer.Argument(metavar="[report] FILE", help="The trace file; - reads stdin.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[report] FILE | show RUN", help="The trace file, - for stdin; or one run of it."),
+    ],
     run: Annotated[str | None, typer.Option(help="Only events of this run.")] = None,
     tool: Annotated[str | None, typer.Option(help="Only events of this tool.")] = None,
     event: Annotated[str | None, typer.Option(help="Only events of this kind, such as stop.")] = None,
@@ -59,9 +63,16 @@ def trace(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for more events, even after a rotation.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON: one line per event, or one report.")] = False,
+    writes: Annotated[bool, typer.Option("--writes", help="With show: only calls that may have had effects.")] = False,
+    file: Annotated[
+        str | None,
+        typer.Option("--trace", metavar="FILE", help="With show: the trace file; that of pokayoke.yaml if not given."),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: one line per event, one per row of a run, or one report.")
+    ] = False,
 ) -> None:
-    """Show a trace file, or count its events.
+    """Show a trace file, count its events, or show one run.
 
     pokayoke trace t.jsonl --failed
 
@@ -69,17 +80,19 @@ def trace(
 
     pokayoke trace report t.jsonl --json
 
+    pokayoke trace show run_2c18 --trace t.jsonl --writes
+
     The report counts calls and failures by kind and tool. "Turns saved" are calls that ran after a repair
     or a correction instead of going back to the model, and calls answered from the ledger. Lines that are
     not events are counted, named on stderr, and make the exit code 1.
     """
-    counting = len(words) > 1 and words[0] == "report"
-    if words == ["report"] and not Path("report").exists():
-        print_message("error: report of which FILE? As in: pokayoke trace report t.jsonl")
+    if words[0] == "show" and len(words) > 1:
+        _show_run(words[1:], file, json=json, failed=failed, writes=writes, others=bool(run or tool or event or follow))
+        return
+    if writes or file is not None:
+        print_message("error: --writes and --trace are for one run. As in: pokayoke trace show RUN --trace t.jsonl")
         raise typer.Exit(2)
-    if len(words) != 1 + counting or (counting and follow):
-        print_message("error: expected FILE or report FILE (a report has an end, so it takes no --follow)")
-        raise typer.Exit(2)
+    counting = _is_report(words, follow=follow)
 
     def is_selected(found: Event) -> bool:
         return (
@@ -99,9 +112,71 @@ def trace(
         shown = _print_events(events, json=json, endless=follow)
     if not shown and (run or tool or event or failed):
         print_message("no events found")
+    _report_broken_lines(broken)
+
+
+def _is_report(words: list[str], *, follow: bool) -> bool:
+    """Return whether the words ask for a report; end with exit code 2 if they ask for nothing that there is."""
+    counting = len(words) > 1 and words[0] == "report"
+    if words == ["report"] and not Path("report").exists():
+        print_message("error: report of which FILE? As in: pokayoke trace report t.jsonl")
+        raise typer.Exit(2)
+    if len(words) != 1 + counting or (counting and follow):
+        print_message("error: expected FILE or report FILE (a report has an end, so it takes no --follow)")
+        raise typer.Exit(2)
+    return counting
+
+
+def _report_broken_lines(broken: BrokenLines) -> None:
+    """Say which lines were no events, and end with exit code 1, if there were any."""
     if broken.count:
         print_message(f"{format_count(broken.count, 'broken line')}, not counted. The first is line {broken.first}.")
         raise typer.Exit(1)
+
+
+def _show_run(words: list[str], file: str | None, *, json: bool, failed: bool, writes: bool, others: bool) -> None:
+    """Show the run that the words name."""
+    from pokayoke.cli.trace.show import print_rows, select_rows  # noqa: PLC0415 - this form only
+    from pokayoke.replay.run_rows import MOST_ROWS, build_run_rows  # noqa: PLC0415 - as above
+
+    if len(words) != 1 or others:
+        print_message("error: expected show RUN with --trace, --failed, --writes or --json, and nothing else")
+        raise typer.Exit(2)
+    name, broken, known = file or _configured_trace(), BrokenLines(), OrderedDict[str, None]()
+
+    def note_runs() -> Iterator[Event]:
+        for found in _read_events(name, broken, follow=False):
+            if isinstance(run_id := found.get("run_id"), str):
+                known[run_id] = None
+                known.move_to_end(run_id)
+                if len(known) > _RUNS_NAMED:
+                    known.popitem(last=False)
+            yield found
+
+    rows = build_run_rows(note_runs(), words[0])
+    if not rows:
+        latest = f"The latest runs are {', '.join(reversed(known))}" if known else "It holds no runs"
+        print_message(f"error: {name} holds no run {words[0]}. {latest}")
+        raise typer.Exit(2)
+    chosen = select_rows(rows, failed=failed, writes=writes)
+    print_rows(words[0], rows, chosen, json=json)
+    if not chosen:
+        print_message("no calls found")
+    if len(rows) >= MOST_ROWS:
+        print_message(f"only the first {MOST_ROWS:,} rows of the run")
+    _report_broken_lines(broken)
+
+
+def _configured_trace() -> str:
+    """Return the trace file of the configuration in this folder."""
+    from pokayoke.runtime.config.config import load_policy  # noqa: PLC0415 - only where no file is named
+
+    default = "pokayoke.yaml"
+    path = load_policy(default).trace.path if Path(default).is_file() else None
+    if path is None:
+        print_message(f"error: name the trace file with --trace FILE ({default} here names none)")
+        raise typer.Exit(2)
+    return str(path)
 
 
 class BrokenLines:
