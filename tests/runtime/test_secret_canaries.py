@@ -1,25 +1,34 @@
 """Canary secrets: put at every place of a call, and searched for in the raw bytes of everything that is written or shown.
 
-A row of `NAMED` or `SHAPES` says where the canary stands and what makes it known as a secret, one of `ECHOES` how it is
-repeated, one of `WAYS` how the call ends. Each sink is read as bytes: files with their WAL, free pages and rotated parts, rows of PostgreSQL, requests that
-a real server received, log records, output of commands, labels and attributes.
+A row of `WAYS` says how the call ends. Each sink is read as bytes: files with their WAL, free pages and rotated parts,
+rows of PostgreSQL, requests that a real server received, what the approvals server answers, log records, output of
+commands.
 """
 
 import base64
 import contextlib
 import hashlib
-import http.server
 import itertools
 import json
 import logging
-import random
 import re
 import stat
-import string
-import threading
-from urllib.parse import quote
 
 import pytest
+from canaries import (
+    ECHOES,
+    LETTERS,
+    NAMED,
+    SHAPES,
+    Logged,
+    Receiver,
+    assert_clean,
+    database_rows,
+    draw_letters,
+    hits,
+    pick,
+    served_questions,
+)
 from clishell import Shell
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,128 +48,14 @@ ANY = {
 }
 OUT = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 
-_LETTERS = string.ascii_letters + string.digits
 LAW = settings(deadline=None)
-
-
-def _luhn(digits):
-    total = sum(int(d) for d in digits[-2::-2]) + sum(sum(divmod(2 * int(d), 10)) for d in digits[-1::-2])
-    return digits + str(-total % 10)
-
-
-def _jwt(text):
-    parts = (
-        base64.urlsafe_b64encode(json.dumps({"typ": "JWT", "v": text[:8]}).encode()).decode().rstrip("="),
-        text,
-        text[::-1],
-    )
-    return ".".join(parts)
-
-
-# Structure alone makes each of these a secret: the text to write, and the part of it that must not be found.
-SHAPES = {
-    "sk": lambda t: (f"sk-{t}", t),
-    "github": lambda t: (f"ghp_{t}", t),
-    "aws": lambda t: (f"AKIA{t[:16].upper()}", t[:16].upper()),
-    "jwt": lambda t: (_jwt(t), t),
-    "pem": lambda t: (f"-----BEGIN RSA PRIVATE KEY-----\n{t[:12]}\n{t}\n-----END RSA PRIVATE KEY-----", t),
-    "url": lambda t: (f"postgresql://app:{t}@db.example.org/x", t),
-    "assignment": lambda t: (f"login failed: password={t} for ann", t),
-    "json in text": lambda t: (json.dumps(json.dumps({"a": {"api_key": t}})), t),
-    "card": lambda t: (card := _luhn("4" + str(int.from_bytes(t.encode(), "big"))[-14:]), card),
-    "iban": lambda t: (iban := _iban(t), iban),
-    "header": lambda t: (f"Authorization: Bearer {t}", t),
-}  # fmt: skip
-
-
-def _iban(text):
-    number = str(int.from_bytes(text.encode(), "big"))[-18:]
-    return f"DE{98 - int(number + '131400') % 97:02d}{number}"
-
-
-# Places of a secret that only a mark or a name reveals: the arguments, and the texts that repeat it.
-NAMED = {
-    "marked": lambda s: {"nip": s},
-    "named": lambda s: {"more": {"password": s}},
-    "nested": lambda s: {"more": [{"a": {"client_secret": [s, {"b": s}]}}]},
-    "header list": lambda s: {"more": [["Authorization", s]]},
-    "setting": lambda s: {"more": [{"name": "DB_PASSWORD", "value": s}]},
-}
-# How a tool, or the text after it, repeats a secret that was named in the arguments.
-ECHOES = {
-    "plain": lambda s: f"no: {s}!",
-    "repr": lambda s: repr({"x": s}),
-    "json": lambda s: json.dumps(json.dumps({"x": s})),
-    "url": lambda s: f"https://h/{quote(s, safe='')}",
-    "base64": lambda s: "raw " + base64.b64encode(s.encode()).decode(),
-    "base64 inside": lambda s: base64.b64encode(f"user:{s}:end".encode()).decode(),
-    "hex": lambda s: s.encode().hex(),
-    "bytes": lambda s: str(s.encode()),
-}
 WAYS = ("ok", "refused", "corrected", "failing", "chained", "invalid output", "pending", "repeated")
-
-
-class Receiver:
-    """A real HTTP server that keeps the bodies it is sent."""
-
-    def __init__(self):
-        self.got, self.arrived = [], threading.Event()
-        there = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                there.got.append(str(self.headers).encode() + self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(200)
-                self.end_headers()
-                there.arrived.set()
-
-            def log_message(self, *args):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/hook"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class Logged(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(self.format(record))
-
-
-def forms(secret):
-    """The spellings of a secret that must not be found: plain, in base64 and in hexadecimal."""
-    data = secret.encode()
-    inner = [base64.b64encode(b"\0" * lead + data)[(8 * lead + 5) // 6 :].rstrip(b"=")[:-1] for lead in range(3)]
-    return [data, data.hex().encode(), *inner]
-
-
-def database_rows(url):
-    """Every row of every table of the schema, as bytes."""
-    import psycopg  # noqa: PLC0415 - an extra
-
-    with psycopg.connect(url) as conn:
-        tables = [r[0] for r in conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")]
-        dumped = b""
-        for table in tables:
-            with conn.cursor().copy(f'COPY "{table}" TO STDOUT (FORMAT binary)') as copy:
-                dumped += b"".join(bytes(block) for block in copy)
-        return dumped
 
 
 def scene(folder, way, arguments, echo, *, url=None, output=None, config=None, call_id="c1"):
     """Run one call to its end, and return the bytes of every sink by its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    receiver, logged, observed = Receiver(), Logged(), []
+    receiver, logged, observed, served = Receiver(), Logged(), [], b""
     url = url or f"sqlite:///{folder / 'ledger.db'}"
     logger = logging.getLogger("pokayoke")
     logger.addHandler(logged)
@@ -196,6 +91,8 @@ def scene(folder, way, arguments, echo, *, url=None, output=None, config=None, c
             if way == "pending":
                 assert outcome.status == "pending", outcome
                 assert receiver.arrived.wait(20)
+                served = served_questions(store)
+                assert b'"tool":"pay"' in served
             ring = b"\n".join(run.trace.lines)
             guard.close()
             files = b"".join(p.read_bytes() for p in sorted(folder.iterdir()) if p.name.startswith("ledger.db"))
@@ -221,13 +118,9 @@ def scene(folder, way, arguments, echo, *, url=None, output=None, config=None, c
     return outcome, {
         "trace": traced, "ring": ring, "store": stored, "log": "\n".join(logged.lines).encode(),
         "webhook": b"".join(receiver.got), "cli": "\n".join(shown).encode(), "observer": repr(observed).encode(),
+        "server": served,
         "message": outcome.text.encode() if way in ("failing", "chained", "pending") else b"",
     }  # fmt: skip
-
-
-def hits(sinks, secret):
-    """The sinks in which a spelling of a secret is found."""
-    return sorted({name for name, data in sinks.items() for form in forms(secret) if form in data})
 
 
 @pytest.fixture(autouse=True)
@@ -237,28 +130,13 @@ def webhook_secret(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
-def assert_clean(sinks, secret, about):
-    """Fail with the sinks in which a spelling of the secret is found."""
-    assert hits(sinks, secret) == [], about
-
-
-def draw_letters(seed):
-    """Random letters, the same for the same seed."""
-    return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=24))
-
-
-def pick(rows, full):
-    """Every row at full size; else every ninth, so that each place, form and way still occurs."""
-    return rows if full else rows[::9]
-
-
 def test_a_canary_in_the_open_is_found(tmp_path):
     """The search can fail: a word that nothing marks is in the sinks that repeat it."""
     _, sinks = scene(tmp_path, "pending", {"note": "plainword-canary"}, "")
-    assert {"trace", "ring", "store", "webhook", "cli"} <= set(hits(sinks, "plainword-canary"))
+    assert {"trace", "ring", "store", "webhook", "server", "cli"} <= set(hits(sinks, "plainword-canary"))
 
 
-@pytest.mark.timeout(600)  # for the full size
+@pytest.mark.timeout(1_200)  # for the full size
 def test_a_named_secret_is_found_nowhere(tmp_path, full):
     """What stands under a marked or a secret name is found in no sink, however it is repeated there."""
     for number, (place, echo, way) in enumerate(pick([*itertools.product(NAMED, ECHOES, WAYS)], full)):
@@ -267,7 +145,7 @@ def test_a_named_secret_is_found_nowhere(tmp_path, full):
         assert_clean(sinks, secret, (place, echo, way))
 
 
-@pytest.mark.timeout(600)  # for the full size
+@pytest.mark.timeout(1_200)  # for the full size
 def test_a_secret_by_structure_is_found_nowhere(tmp_path, full):
     """What its structure makes a secret is found in no sink, as an argument, in an output or in an exception."""
     for number, (shape, way, deep) in enumerate(pick([*itertools.product(SHAPES, WAYS, (False, True))], full)):
@@ -278,9 +156,7 @@ def test_a_secret_by_structure_is_found_nowhere(tmp_path, full):
 
 
 @LAW
-@given(
-    st.text(_LETTERS, min_size=24, max_size=24), st.sampled_from(sorted(SHAPES)), st.text(max_size=20), st.booleans()
-)
+@given(st.text(LETTERS, min_size=24, max_size=24), st.sampled_from(sorted(SHAPES)), st.text(max_size=20), st.booleans())
 def test_a_secret_is_hidden_wherever_it_stands(letters, shape, around, quoted):
     """Text around a secret, and JSON around that text, hide it from nobody."""
     text, secret = SHAPES[shape](letters)

@@ -38,6 +38,7 @@ from pokayoke.cli.output import (
 from pokayoke.core.flow.doubts import describe_next_step
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.records import OPEN, SETTLED, Record, RecordState
+from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.decisions import settle_doubt
 from pokayoke.stores.base import Store
@@ -47,6 +48,7 @@ _HEX: Final = frozenset("0123456789abcdef")
 _KEY_LENGTH: Final = 64
 _MIN_AGE: Final = 30 * 86_400.0
 _SHOWN: Final = 100
+_redactor: Final = Redactor()
 _MARKS: Final = {"completed": "ok", "in_doubt": "bad", "failed_final": "bad", "failed_retriable": "note"}
 
 app = typer.Typer(
@@ -315,7 +317,7 @@ def _state_word(record: Record, at: float) -> str:
 
 def _record_values(record: Record, at: float) -> dict[str, Any]:
     """Return a record as JSON values, without its output, which may hold anything."""
-    shown = struct_to_dict(msgspec.structs.replace(record, output=None))
+    shown = struct_to_dict(msgspec.structs.replace(record, output=None, run_id=_redactor.redact_text(record.run_id)))
     del shown["output"]
     return shown | {"doubtful": record.is_doubtful(at)}
 
@@ -333,7 +335,7 @@ def _print_records(found: Iterable[Record], at: float, *, json: bool) -> int:
             _state_word(record, at),
             escape_text(record.tool, limit=40),
             format_age(record.claimed_at, at),
-            escape_text(record.run_id, limit=24),
+            escape_text(_redactor.redact_text(record.run_id), limit=24),
             escape_text(record.failure or record.reference, limit=60),
         )
         for record in records
@@ -374,7 +376,7 @@ def _record_facts(record: Record, at: float) -> list[tuple[str, object]]:
         ("key", record.key),
         ("state", _state_word(record, at)),
         ("tool", f"{record.tool} ({record.contract})"),
-        ("run", record.run_id),
+        ("run", _redactor.redact_text(record.run_id)),
         ("attempt", record.attempt),
         ("claimed", f"{format_time(record.claimed_at)} by {record.owner or 'an unknown process'}"),
         ("settled", format_time(record.settled_at)),

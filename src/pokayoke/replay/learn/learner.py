@@ -24,6 +24,7 @@ from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_object
 from pokayoke.core.output.content_blocks import as_blocks
 from pokayoke.core.output.html_pages import is_page
+from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.replay.learn.effect_guess import guess_effect
 from pokayoke.replay.learn.evidence import Evidence, OccurrenceCount
 from pokayoke.replay.learn.infer import InferredSchema, SchemaPath, describe_count, infer_schema
@@ -41,6 +42,7 @@ _SCALARS_FROM: Final = 5
 _DATA_PER_CUT: Final = 10
 _SLOTS: Final = ("error", "errors")
 _NAME: Final = re.compile(r"[\w.:/@ -]{1,256}")
+_redactor: Final = Redactor()
 
 
 class Draft(msgspec.Struct):
@@ -222,7 +224,9 @@ class Learner:
         drafts: list[Draft] = []
         skipped: list[SkippedTool] = []
         for name, watched in sorted(self._tools.items()):
-            if not watched.good.samples:
+            if (shown := _redactor.redact_text(name)) != name:
+                skipped.append(SkippedTool(shown, "its name looks like a secret"))
+            elif not watched.good.samples:
                 skipped.append(SkippedTool(name, _skip_reason(watched)))
             elif not _NAME.fullmatch(name):
                 skipped.append(SkippedTool(name, "the name holds characters that a tool's name cannot have"))

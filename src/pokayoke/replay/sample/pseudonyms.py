@@ -22,6 +22,7 @@ from pokayoke.core.contract.correctors import Correctors
 from pokayoke.core.json.pointer import Path
 from pokayoke.core.json.values import equal_json, is_array, is_object
 from pokayoke.core.redaction.keyed_digest import keyed_digest
+from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.core.schema.facts import SchemaFacts, facts_at, facts_of_child
 from pokayoke.core.schema.schema import Schema, compile_schema
 from pokayoke.replay.learn.string_shapes import DECIMALS, ID_LIKE, SMALL, formats_of
@@ -44,6 +45,7 @@ _HEXADECIMAL: Final = frozenset("abcdefABCDEF")
 _DEEPEST: Final = 64
 _MAPS: Final = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _ANY_SCHEMA: Final = compile_schema(True)
+_redactor: Final = Redactor()
 _LARGEST_EXPONENT: Final = 307  # with any digits before it the number is finite
 
 
@@ -240,9 +242,10 @@ def _count_item_schemas(facts: SchemaFacts) -> int:
     return max((len(row) for row in rows if is_array(row)), default=0)
 
 
+@functools.lru_cache(maxsize=1_000)
 def _is_data(name: str) -> bool:
-    """True for a member that no program has named: an id, or a person's name or address."""
-    return ID_LIKE.search(name) is not None or not _FIELD.fullmatch(name)
+    """True for a member that no program has named: an id, a secret, or a person's name or address."""
+    return ID_LIKE.search(name) is not None or not _FIELD.fullmatch(name) or _redactor.redact_text(name) != name
 
 
 def _is_small(word: str) -> bool:

@@ -11,24 +11,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec import UNSET
 
 from pokayoke.core.call import Finding
 from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object
-from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.replay.recording import ReadResult, Recording, UnreadRecord
-from pokayoke.replay.score.counts import Example, Score, Tally, ToolTally, add_count
+from pokayoke.replay.score.counts import Score, Tally, ToolTally, add_count
 from pokayoke.replay.score.evaluate import CallVerdict, Judge
+from pokayoke.replay.score.examples import ExampleWriter
 
-_SHOWN: Final = 300
 _MOST_FIELDS: Final = 1_000
 _DEEPEST: Final = 8
 _DIGITS: Final = re.compile(r"[0-9]+")
 _NO_TRUTH: Final = object()
-_redactor = Redactor()
 
 
 class Scorer:
@@ -40,6 +37,7 @@ class Scorer:
 
     def __init__(self, judges: Sequence[Judge]) -> None:
         self.judges = tuple(judges)
+        self._writer = ExampleWriter(judges)
         # The fields of each contract that have not occurred yet: once all have, calls are not searched any more.
         self._unseen = [{one.id: set(declared_fields(one.input_schema)) for one in judge.contracts} for judge in judges]
 
@@ -60,26 +58,25 @@ class Scorer:
             score.calls += 1
             judged = [judge.judge_call(read) for judge in self.judges]
             for tally, one, unseen in zip(score.tallies, judged, self._unseen, strict=True):
-                self._count_verdict(tally.for_tool(one.contract or one.tool), read, one, file, unseen)
+                known = tally.for_tool(self._writer.tool_name(one))
+                known.calls += 1
+                _count_call(known, read, one, file, self._writer)
+                _count_truth(known, read, one)
+                _count_output(known, read, one, file, self._writer)
+                _count_fields(known, one, unseen.get(one.contract or ""))
             if len(judged) == 2:  # noqa: PLR2004 - a comparison is between two
-                _compare_verdicts(score, read, judged[0], judged[1], file)
+                _compare_verdicts(score, read, judged, file, self._writer)
         return score
 
-    def _count_verdict(
-        self, tally: ToolTally, call: Recording, judged: CallVerdict, file: int, unseen: dict[str, set[str]]
-    ) -> None:
-        tally.calls += 1
-        _count_call(tally, call, judged, file)
-        _count_truth(tally, call, judged)
-        _count_output(tally, call, judged, file)
-        left = unseen.get(judged.contract or "")
-        if left and judged.reading.value is not None:
-            found = left & set(_present_fields(judged.reading.value))
-            tally.fields |= found
-            left -= found
+
+def _count_fields(tally: ToolTally, judged: CallVerdict, unseen: set[str] | None) -> None:
+    if unseen and judged.reading.value is not None:
+        found = unseen & set(_present_fields(judged.reading.value))
+        tally.fields |= found
+        unseen -= found
 
 
-def _count_call(tally: ToolTally, call: Recording, judged: CallVerdict, file: int) -> None:
+def _count_call(tally: ToolTally, call: Recording, judged: CallVerdict, file: int, writer: ExampleWriter) -> None:
     tally.read += judged.readable
     tally.repaired += bool(judged.reading.repairs)
     for name in judged.reading.repairs:
@@ -92,16 +89,18 @@ def _count_call(tally: ToolTally, call: Recording, judged: CallVerdict, file: in
     elif judged.masked:
         tally.masked += 1
     else:
-        _count_refusal(tally, call, judged, judged.refusal, file)
+        _count_refusal(tally, call, judged, file, writer)
 
 
-def _count_refusal(tally: ToolTally, call: Recording, judged: CallVerdict, refusal: Finding, file: int) -> None:
+def _count_refusal(tally: ToolTally, call: Recording, judged: CallVerdict, file: int, writer: ExampleWriter) -> None:
+    refusal = judged.refusal
+    assert refusal is not None
     for code in {refusal.code, *(one.code for one in judged.also)}:
         add_count(tally.codes, code)
     add_count(tally.refusals, refusal.code)
     kind = f"refused: {refusal.code}"
     if tally.needs_example(kind):
-        tally.add_example(kind, build_example(call, refusal, call.arguments, file))
+        tally.add_example(kind, writer.build_example(call, judged, refusal, call.arguments, file=file))
     if judged.output == "failed":
         tally.refused_failed += 1
     elif judged.output != "absent":
@@ -142,7 +141,7 @@ def _parse_truth(given: Any) -> Any:
     return given if given is None or is_object(given) else _NO_TRUTH
 
 
-def _count_output(tally: ToolTally, call: Recording, judged: CallVerdict, file: int) -> None:
+def _count_output(tally: ToolTally, call: Recording, judged: CallVerdict, file: int, writer: ExampleWriter) -> None:
     verdict = judged.output
     if verdict == "absent":
         return
@@ -150,25 +149,31 @@ def _count_output(tally: ToolTally, call: Recording, judged: CallVerdict, file: 
     setattr(tally, verdict, getattr(tally, verdict) + 1)
     if verdict == "failed":
         # Without its digits a secret would not be recognised any more.
-        said = _DIGITS.sub("#", _redactor.redact_text(judged.failure or "")) or "(no words)"
+        said = _DIGITS.sub("#", writer.failure_words(call, judged)) or "(no words)"
         add_count(tally.words, said)
         tally.unseen += judged.unseen
         if tally.needs_example("failed"):
-            tally.add_example("failed", build_example(call, None, call.output, file, judged.failure or ""))
+            tally.add_example(
+                "failed", writer.build_example(call, judged, judged.failure or "", call.output, file=file)
+            )
     elif judged.fault is not None:
         add_count(tally.faults, judged.fault.code)
         add_count(tally.codes, judged.fault.code)
         kind = f"invalid: {judged.fault.code}"
         if tally.needs_example(kind):
-            tally.add_example(kind, build_example(call, judged.fault, call.output, file))
+            tally.add_example(kind, writer.build_example(call, judged, judged.fault, call.output, file=file))
     elif judged.mentions:
         tally.mentions += 1
         if tally.needs_example("mentions an error"):
-            tally.add_example("mentions an error", build_example(call, None, call.output, file, "speaks of errors"))
+            example = writer.build_example(call, judged, "speaks of errors", call.output, file=file)
+            tally.add_example("mentions an error", example)
 
 
-def _compare_verdicts(score: Score, call: Recording, before: CallVerdict, after: CallVerdict, file: int) -> None:
+def _compare_verdicts(
+    score: Score, call: Recording, judged: Sequence[CallVerdict], file: int, writer: ExampleWriter
+) -> None:
     """Count what the second set of contracts judges differently."""
+    before, after = judged
     ways: list[tuple[str, Finding | None]] = []
     if (before.refusal is None) != (after.refusal is None):
         if not (before.masked or after.masked):  # the verdicts on the hidden value are unknown
@@ -178,22 +183,12 @@ def _compare_verdicts(score: Score, call: Recording, before: CallVerdict, after:
     if before.output != after.output:
         ways.append((f"answer {before.output} -> {after.output}", after.fault or before.fault))
     for way, finding in ways:
-        add_count(score.changes.setdefault(way, {}), before.tool)
+        tool = writer.tool_name(before).partition("@")[0]
+        add_count(score.changes.setdefault(way, {}), tool)
         kept = score.changed.setdefault(way, [])
         if len(kept) < 3:  # noqa: PLR2004 - as many as of every kind
             shown = call.output if way.startswith("answer") else call.arguments
-            kept.append(build_example(call, finding, shown, file, before.tool))
-
-
-def build_example(call: Recording, finding: Finding | None, shown: Any, file: int, message: str = "") -> Example:
-    """Return a call for a person to check: short, and without anything that looks like a secret."""
-    at = finding.at if finding else ""
-    said = finding.message if finding else message
-    text = "" if shown is UNSET else shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
-    # Cut twice: a secret must not lose the beginning that identifies it, and searching must stay cheap.
-    text = _redactor.redact_text(text[: 4 * _SHOWN])
-    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return Example(file=file, line=call.line, at=at[:200], message=_redactor.redact_text(said[:_SHOWN]), shown=text)
+            kept.append(writer.build_example(call, before, tool if finding is None else finding, shown, file=file))
 
 
 def declared_fields(schema: Any) -> Iterator[str]:

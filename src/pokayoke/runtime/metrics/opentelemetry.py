@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import MissingExtraError
 from pokayoke.runtime.metrics.counting import BUCKETS, INSTRUMENTS, PER_TOOL, EventCounter, Exporter, MetricSample
 from pokayoke.runtime.threads.background_queue import BackgroundQueue
@@ -38,6 +39,7 @@ _ATTRIBUTES: Final = {
     "differs": "pokayoke.differs",
 }
 _LABELS: Final = {one.name: tuple(_ATTRIBUTES[label] for label in one.labels) for one in INSTRUMENTS}
+_redactor: Final = Redactor()
 _CALL_ID: Final = re.compile(r"[\w.:@-]{1,128}", re.ASCII)  # any other text may be anything, even a secret
 # Fields of an event that become attributes of its span.
 _SPAN_FIELDS: Final = {
@@ -159,8 +161,10 @@ class OpenTelemetryMetrics(Exporter):
         }
         call_id = event.get("call_id")
         if isinstance(call_id, str) and _CALL_ID.fullmatch(call_id):
-            attributes["gen_ai.tool.call.id"] = call_id
+            attributes["gen_ai.tool.call.id"] = _redactor.redact_text(call_id)
         attributes |= {name: event[field] for field, name in _SPAN_FIELDS.items() if event.get(field) is not None}
+        if "run_id" in event:  # a host's own, like that of a call
+            attributes[_SPAN_FIELDS["run_id"]] = _redactor.redact_text(event["run_id"])
         begun = round(event["ts"] * 1e6) * 1_000  # a float of this size has microseconds only
         assert self._tracer is not None, "checked by the caller"
         span = self._tracer.start_span(
