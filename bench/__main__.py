@@ -28,6 +28,8 @@ PARTS = {
     "rejection": "goals.rejection",
     "ledger": "goals.surcharge",
     "trace": "rooms.trace_event",
+    "untrusted-instructions": "untrusted.instructions",
+    "untrusted": "untrusted.checks",
     "recipe": "comparisons.recipe",
     "reading": "comparisons.reading",
     "stores": "stores.durable",
@@ -68,7 +70,9 @@ def main() -> int:
         if unknown := set(given.parts) - {*PARTS, "rooms"}:
             parser.error(f"no such part: {', '.join(sorted(unknown))}")
         effort = QUICK if given.quick else Effort()
-        chosen = given.parts or [part for part in [*PARTS, "rooms"] if not (given.quick and part == "instructions")]
+        chosen = given.parts or [
+            part for part in [*PARTS, "rooms"] if not (given.quick and part.endswith("instructions"))
+        ]
         machine = {
             "python": platform.python_version(),
             "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},

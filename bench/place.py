@@ -59,17 +59,24 @@ class EvenClock(SystemClock):
         self.now = lambda: 1_790_000_000 + next(looks) * 50e-6
 
 
+UNFOLLOWED = {"untrusted": {"mode": "off"}}
 SIZES = {"": (1_000, 10_000), "small": (200, 1_000), "long": (1_000, 1_500)}
+KINDS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "first_write": {"ledger": "memory", "first": True},  # its run has read nothing yet
+    "off": {"config": UNFOLLOWED},
+    "first_write_off": {"config": UNFOLLOWED, "ledger": "memory", "first": True},
+}
 
 
 def loop_case(case: str, place: Place) -> Case:
-    """Return one of the cases that are counted under callgrind: `floor` or `ours`, with a size of `SIZES`."""
+    """Return one of the cases that are counted under callgrind: `floor` or one of `KINDS`, with a size of `SIZES`."""
     kind, _, size = case.partition("-")
     few, many = SIZES[size]
     arguments, output = place.source.arguments(few), place.source.output(many)
     if kind == "floor":
         return floor(arguments, output)
-    return place.product(arguments, output, clock=EvenClock())
+    return place.product(arguments, output, clock=EvenClock(), **KINDS[kind])
 
 
 def count_flushes() -> list[int]:

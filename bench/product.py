@@ -33,7 +33,8 @@ def build_guarded(spec: dict[str, Any]) -> Guarded | None:
     Args:
         spec: name, tool(**arguments) -> str, input_schema, output_schema, path_fields, root, and
                 ledger: None for a read (without a ledger), "memory" or a database file for a write, "none" for a
-                write without a ledger; and clock, fields, config and attempts where a measurement needs its own.
+                write without a ledger; and clock, fields, config, attempts and first (each call is the first of a
+                run) where a measurement needs its own.
 
     Returns:
         the function, or None if this version has no such ledger.
@@ -57,8 +58,10 @@ def build_guarded(spec: dict[str, Any]) -> Guarded | None:
             store = pokayoke.open_store(f"sqlite:///{ledger}", create=True)
         except pokayoke.PokayokeError:  # this version has no such store: the row is omitted
             return None
-    run = pokayoke.Guard([contract], config=config, store=store, clock=spec.get("clock")).run(run_id="bench")
-    name, turns, call = spec["name"], itertools.count(), run.call
+    guard = pokayoke.Guard([contract], config=config, store=store, clock=spec.get("clock"))
+    name, turns, call = spec["name"], itertools.count(), guard.run(run_id="bench").call
+    if spec.get("first"):
+        return lambda text: guard.run(run_id=f"bench-{next(turns)}").call(pokayoke.ToolCall("call_1", name, text))
     if spec.get("attempts"):  # calls that are meant to be refused: only the last outcome counts
         return lambda text: call(pokayoke.ToolCall("call_1", name, text))
 
