@@ -382,7 +382,7 @@ def test_an_index_finds_every_number_of_a_value():
     """Before and after its entries are sorted in."""
     index = ValueIndex()
     for number in range(2_000):
-        index.add(f"v{number % 700}", number)
+        index.add((f"v{number % 700}",), number)
     assert list(index.find("v5")) == [5, 705, 1405]
     assert list(index.find("v699")) == [699, 1399]
     assert list(index.find("missing")) == []

@@ -272,7 +272,7 @@ def test_long_outputs_are_searched_beside_the_event_loop():
         with pokayoke.Guard(tools, config={"untrusted": {"mode": "note"}}).run() as run:
             run.user("Refund E-17.")
             await run.acall(pokayoke.ToolCall("r1", "read_log", "{}"))
-            assert run.progress.values.is_behind
+            assert run.progress.values.is_behind(run.guard.snapshot.find_plan("refund"))
             write = asyncio.ensure_future(
                 run.acall(pokayoke.ToolCall("c1", "refund", json.dumps({"account": "E-17", "amount": 1})))
             )

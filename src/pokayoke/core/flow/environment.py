@@ -48,9 +48,8 @@ class SourceMemory(Protocol):
         """Return whether the run has read untrusted content, also before this process opened it."""
         ...
 
-    @property
-    def is_behind(self) -> bool:
-        """True if a judgement takes so long that an event loop must not wait for it."""
+    def is_behind(self, plan: CallPlan, /) -> bool:
+        """Return whether the judgement of a call takes so long that an event loop must not wait for it."""
         ...
 
     def judge(self, plan: CallPlan, arguments: Mapping[str, Any], env: CallEnvironment, /) -> Judgement:

@@ -34,7 +34,7 @@ def find_sources(
         values: what the run knows of values.
         env: its environment.
     """
-    if values.is_behind:
+    if values.is_behind(plan):
         patience = plan.timeout or env.snapshot.policy.execution.timeout
         reaction: Reaction = yield RunUserCode(lambda: values.judge(plan, arguments, env), patience)
         judged = reaction.value if isinstance(reaction, Returned) else UNREAD

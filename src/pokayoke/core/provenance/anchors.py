@@ -38,8 +38,6 @@ def find_said(
         phrases: texts of the user's by which the read was keyed.
     """
     found: set[str] = set()
-    if not words.text:
-        return frozenset()
     for field in record.fields[:_MOST_FIELDS]:
         form = field.form
         if form in burned or form in NOISE or _is_small(form):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from pokayoke.core.provenance.vocabulary import MONTHS
@@ -60,8 +61,12 @@ def normal_form(value: Any) -> str | None:
     """Return the one spelling of a scalar, or None if it is no value to go by: a boolean, null, prose, nothing."""
     if not isinstance(value, str):
         return number_form(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-    if not value or len(value) > LONGEST_FIELD:
-        return None
+    return _text_form(value) if value and len(value) <= LONGEST_FIELD else None
+
+
+@lru_cache(8_192)
+def _text_form(value: str) -> str | None:
+    # Kept: the values of records are states, names and identifiers that stand in many of them.
     text = fold(value)
     if not text:
         return None

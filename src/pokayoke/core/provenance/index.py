@@ -25,29 +25,31 @@ _MERGE_SHARE: Final = 16
 class ValueIndex:
     """Numbers by value. Two values with one hash are one in 2^40: the value then counts as standing there too."""
 
-    __slots__ = ("_entries", "_fresh", "_recent")
+    __slots__ = ("_entries", "_fresh", "_recent", "_recent_count")
 
     def __init__(self) -> None:
         """Begin empty."""
         self._entries = array("Q")  # sorted
         self._recent: dict[int, list[int]] = {}  # what is not sorted in yet
+        self._recent_count = 0
         self._fresh: list[int] = []  # entries since the latest search
 
-    def add(self, value: object, number: int) -> None:
-        """Note that a number holds a value."""
-        self._fresh.append((hash(value) & _HASH_MASK) << _NUMBER_BITS | number)
+    def add(self, values: Iterable[object], number: int) -> None:
+        """Note that a number holds these values."""
+        self._fresh.extend([(hash(value) & _HASH_MASK) << _NUMBER_BITS | number for value in values])
         if len(self._fresh) > _LEAST_MERGE:
             self._take_fresh()
 
     def _take_fresh(self) -> None:
         for entry in self._fresh:
             self._recent.setdefault(entry >> _NUMBER_BITS, []).append(entry & (MOST_NUMBERS - 1))
+        self._recent_count += len(self._fresh)
         self._fresh.clear()
         # Each entry is sorted in a few times only, however many come.
-        if len(self._recent) > max(_LEAST_MERGE, len(self._entries) // _MERGE_SHARE):
+        if self._recent_count > max(_LEAST_MERGE, len(self._entries) // _MERGE_SHARE):
             fresh = (key << _NUMBER_BITS | one for key, numbers in self._recent.items() for one in numbers)
             self._entries = array("Q", sorted((*self._entries, *fresh)))
-            self._recent = {}
+            self._recent, self._recent_count = {}, 0
 
     def find(self, value: object) -> Iterator[int]:
         """Yield the numbers that hold a value."""

@@ -45,6 +45,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
         directory: True if operators curate what the tool lists.
         keyed: True if the user or a record vouches for every argument of the read.
         listed: True if words such as "all" may mean every one of them.
+        private: True if nothing of what the tool returns is for outsiders.
+        vouched: True if the user or a record vouches for the values of the call.
         phrases: texts of the user's by which the read was keyed.
     """
 
@@ -54,6 +56,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     directory: bool = False
     keyed: bool = False
     listed: bool = False
+    private: bool = False
+    vouched: bool = True
     phrases: tuple[str, ...] = ()
 
 
@@ -131,6 +135,18 @@ class Outputs:
                     self._mark_joined(number)
             self._join([number for number in numbers if self.is_anchored(number)])
 
+    def read_again(self, start: int) -> Iterator[tuple[Origin, OutputRecord]]:
+        """Yield the records of the outputs from one on, each with how it is to be seen."""
+        for output in self._outputs[start:]:
+            left = output.count
+            for group in cut_into_records(orjson.loads(output.data)):
+                yield from ((output.origin, record) for record in group[:left])
+                left -= len(group[:left])
+
+    def __len__(self) -> int:
+        """The outputs that hold a record."""
+        return len(self._outputs)
+
     def judge_again(self, before: UserWords, words: UserWords, burned: Collection[str]) -> None:
         """Find anew what the user's words single out, now that they have grown: only where a new word may stand."""
         fresh = words.words - before.words
@@ -176,17 +192,16 @@ class Outputs:
         number = len(self.flags)
         self.flags.append(OWN * origin.own | DIRECTORY * origin.directory | AUTHORED * record.authored)
         self._largest.append(record.largest)
-        for field in record.fields:
-            self._values.add(field.form, number)
-            if is_identifier_key(field.key):
-                self._identifiers.append(_pair_hash(field.key, field.form))
-                self._named.add(field.form, number)
+        self._values.add([field.form for field in record.fields], number)
+        if named := [field for field in record.fields if is_identifier_key(field.key)]:
+            self._identifiers.extend([_pair_hash(field.key, field.form) for field in named])
+            self._named.add([field.form for field in named], number)
         self._starts.append(len(self._identifiers))
         first = record.fields[0]
         pair = _pair_hash(first.key, first.form) if is_identifier_key(first.key) else 0
         self._begin_pairs.append(pair)
         if pair:
-            self._firsts.add(pair, number)
+            self._firsts.add((pair,), number)
 
     def _judge_again(self, output: _Output, words: UserWords, burned: Collection[str]) -> None:
         number, behind = output.first, output.first + output.count
@@ -205,6 +220,10 @@ class Outputs:
     ) -> None:
         """Mark the records of a group that the user's words single out."""
         origin = output.origin
+        if not words.text:
+            for at in range(number, number + len(group)):
+                self._set_anchored(at, origin.own)
+            return
         for record in group:
             record.said = find_said(record, words, burned, origin.phrases)
             record.listed = origin.listed

@@ -44,7 +44,7 @@ class PrivateValues:
             self._names.append(key)
         begin = value[:_LEAST]
         self._lengths[begin] = self._lengths.get(begin, 0) | 1 << len(value)
-        self._index.add(value, self._keys.get(key, 0))
+        self._index.add((value,), self._keys.get(key, 0))
 
     def find_in(self, text: str) -> Iterator[tuple[str, str]]:
         """Yield each private value that stands in a text, closed up, and the name of its field."""

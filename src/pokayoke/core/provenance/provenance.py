@@ -119,6 +119,7 @@ class Provenance:
         self._trusted: set[str] = set()
         self._burned: set[str] = set()
         self._private = PrivateValues()
+        self._private_outputs = self._private_size = 0  # outputs whose private values are known; bytes of the others
         self._waiting: deque[_Taken] = deque()
         self._waiting_size = self._read_size = 0
 
@@ -163,10 +164,9 @@ class Provenance:
         while self._waiting_size > _MOST_WAITING and len(self._waiting) > 1:
             self._waiting_size -= len(self._waiting.popleft().output)
 
-    @property
-    def waiting_size(self) -> int:
-        """Characters and bytes of outputs that the next judgement has to read first."""
-        return self._waiting_size
+    def waiting_size(self, labels: ToolLabels) -> int:
+        """Return the characters and bytes of outputs that the judgement of such a call has to read first."""
+        return self._waiting_size + (self._private_size if labels.open_world and not labels.reads else 0)
 
     def _read_waiting(self) -> None:
         while self._waiting:
@@ -192,18 +192,26 @@ class Provenance:
             directory=labels.directory,
             keyed=not labels.makes and is_vouched and bool(arguments),
             listed=labels.directory and (is_vouched or not arguments),
+            private=labels.private,
+            vouched=is_vouched,
             phrases=tuple(
                 fold(value) for _, value in walk_values(arguments) if isinstance(value, str) and self.words.has(value)
             ),
         )
+        self._private_size += len(data)
         for record in self._outputs.add(origin, data, self.words, self._burned):
+            if labels.trusted:
+                self._trusted.update([field.form for field in record.fields])
+            if labels.makes:
+                self._own.update([field.form for field in record.fields if field.form not in self._burned])
+
+    def _read_private(self) -> None:
+        """Find the values that are not for outsiders; only a text that leaves asks for them."""
+        for origin, record in self._outputs.read_again(self._private_outputs):
             for field in record.fields:
-                if labels.trusted:
-                    self._trusted.add(field.form)
-                if labels.makes and field.form not in self._burned:
-                    self._own.add(field.form)
-                if _is_private(field, labels, is_vouched=is_vouched):
+                if _is_private(field, origin):
                     self._private.add(field.form, field.key)
+        self._private_outputs, self._private_size = len(self._outputs), 0
 
     # -- what is asked ---------------------------------------------------------------------------------
 
@@ -338,6 +346,7 @@ class Provenance:
             yield self._source(one.argument, contact, tier, rule="contact")
         if not labels.open_world:
             return
+        self._read_private()
         for value, key in self._private.find_in(one.value):
             if not self.words.has(value) and not self._names_field(key):
                 yield self._source(one.argument, value, "leaf", rule="private")
@@ -396,11 +405,11 @@ class Provenance:
         return Reason(rule, name, str(value), tier, step, place, is_stale)
 
 
-def _is_private(field: RecordField, labels: ToolLabels, *, is_vouched: bool) -> bool:
-    if labels.private or _is_private_key(field.key):
+def _is_private(field: RecordField, origin: Origin) -> bool:
+    if origin.private or _is_private_key(field.key):
         return True
     # A secret is one token. An address in words is what people ask for.
-    return not is_vouched and " " not in field.form and any(map(str.isdigit, field.form))
+    return not origin.vouched and " " not in field.form and any(map(str.isdigit, field.form))
 
 
 @lru_cache(4_096)

@@ -48,10 +48,9 @@ class ValueSources:
         """Begin anew in a child process, whose parent may have held the lock."""
         self._lock = threading.Lock()
 
-    @property
-    def is_behind(self) -> bool:
-        """True if a judgement takes so long that an event loop must not wait for it."""
-        return self._lock.locked() or self._provenance.waiting_size > _INLINE
+    def is_behind(self, plan: CallPlan) -> bool:
+        """Return whether the judgement of a call takes so long that an event loop must not wait for it."""
+        return self._lock.locked() or self._provenance.waiting_size(plan.labels) > _INLINE
 
     def is_tainted_by(self, env: CallEnvironment) -> bool:
         """Return whether the run has read untrusted content, also before this process opened it."""
