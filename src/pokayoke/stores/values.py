@@ -16,16 +16,16 @@ from pokayoke.core.ledger.records import RecordState
 from pokayoke.core.state.run_state import RunState
 
 RunChange = Callable[[RunState], RunState]
-EntryKind = Literal["late_effect", "decided", "approved", "denied", "switch", "compensated", "pruned"]
+EntryKind = Literal["late_effect", "decided", "approved", "denied", "switch", "compensated", "pruned", "reconciled"]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, gc=False):
-    """One line of the audit: a person's action, a flipped switch, or a completion that came too late.
+    """One line of the audit: a person's action, a flipped switch, a reconciliation, or a completion that came too late.
 
     Args:
         at: wall-clock second.
-        kind: late_effect, decided, approved, denied, switch, compensated or pruned.
-        subject: a ledger key, an approval's id or a switch's scope.
+        kind: late_effect, decided, approved, denied, switch, compensated, pruned or reconciled.
+        subject: a ledger key, an approval's id, a switch's scope, or the tool whose effects were reconciled (`*`: all).
         by: the person; `pokayoke` for what happened automatically.
         reason: why.
         data: details, JSON values only.

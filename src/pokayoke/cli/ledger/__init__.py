@@ -1,4 +1,4 @@
-"""`pokayoke ledger`: lists writes, settles doubts, compares with the business, prunes."""
+"""`pokayoke ledger`: lists writes, settles doubts, compares with the business, exports, prunes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, get_args
 import msgspec
 import typer
 
+from pokayoke.cli.ledger import export
 from pokayoke.cli.ledger import reconcile as ledger_reconcile
 from pokayoke.cli.ledger.join import read_audit, read_records
 from pokayoke.cli.options import (
@@ -65,6 +66,8 @@ app = typer.Typer(
     POKAYOKE_STORE replaces --store. Exit codes: 0 clean, 1 findings, 2 could not run.""",
 )
 app.command("reconcile")(ledger_reconcile.reconcile)
+app.command("audit")(export.audit)
+app.command("metrics")(export.metrics)
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The ledger key, or its beginning.")]
 
 

@@ -123,9 +123,8 @@ def read_records(store: Store, query: RecordQuery, told: Callable[[int], None] =
         query = msgspec.structs.replace(query, after=page[-1].key)
 
 
-def read_audit(store: Store) -> Iterator[AuditEntry]:
-    """Yield the whole audit, oldest first."""
-    after = 0
+def read_audit(store: Store, *, after: int = 0) -> Iterator[AuditEntry]:
+    """Yield the audit behind a number, oldest first."""
     while True:
         page = store.audit(after=after, limit=_PAGE_SIZE)
         yield from page

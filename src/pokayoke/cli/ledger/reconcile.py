@@ -34,7 +34,7 @@ from pokayoke.core.ledger.reconcile import (
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.compensate import Compensator, UndoResult
 from pokayoke.stores.base import Store
-from pokayoke.stores.values import RecordQuery
+from pokayoke.stores.values import AuditEntry, RecordQuery
 
 _DONE: Final = frozenset({"undone", "undone_before"})
 _SURPLUS: Final = frozenset({"extra", "duplicate"})
@@ -88,7 +88,7 @@ def reconcile(
     or its amount. Classes: matched; missing (the ledger says completed, the business has no row); extra (a row
     without a completed effect); duplicate (several rows under one key); mismatched (other arguments, amount or
     reference); doubtful_happened and doubtful_not (in doubt, with and without a row). Exit code 1 if any key is
-    in another class than matched, or, with --yes, was not undone.
+    in another class than matched, or, with --yes, was not undone. The audit keeps the result, for metrics too.
     """
     chosen = frozenset(key or ())
     _refuse_contradictions(rows, sql, compensate=compensate, yes=yes, by=by, contracts=contracts, chosen=chosen)
@@ -110,6 +110,9 @@ def reconcile(
         report.print_differences()
         if undoer is not None:
             undoer.undo_all(plan, report, ledger)
+        ledger.note(
+            AuditEntry(current_time(), "reconciled", tool or "*", by or "pokayoke", data=report.as_audit_data())
+        )
     report.print_totals()
     if report.open:
         raise typer.Exit(1)
@@ -173,6 +176,10 @@ class ReconcileReport:
             self.open -= 1
         elif not done and found.kind in AGREEING_KINDS:
             self.open += 1
+
+    def as_audit_data(self) -> dict[str, Any]:
+        """Return what the audit keeps of a reconciliation: keys that are still open, and keys by class."""
+        return {"open": self.open, "keys": {kind: self.counts[kind] for kind in COMPARISON_KINDS if self.counts[kind]}}
 
     def print_totals(self) -> None:
         """Print the totals."""

@@ -14,10 +14,25 @@ from pathlib import Path
 from pokayoke.runtime.metrics.counting import INSTRUMENTS, Instrument
 from pokayoke.runtime.metrics.opentelemetry import OpenTelemetryMetrics
 from pokayoke.runtime.metrics.prometheus import PrometheusMetrics
+from pokayoke.runtime.metrics.store import STORE_INSTRUMENTS, render_store_metrics
 
-__all__ = ["INSTRUMENTS", "Instrument", "OpenTelemetryMetrics", "PrometheusMetrics", "alert_rules"]
+__all__ = [
+    "INSTRUMENTS",
+    "STORE_INSTRUMENTS",
+    "Instrument",
+    "OpenTelemetryMetrics",
+    "PrometheusMetrics",
+    "alert_rules",
+    "grafana_dashboard",
+    "render_store_metrics",
+]
 
 
 def alert_rules() -> Path:
     """Return the path of the Prometheus rule file that ships with the package, to copy or link."""
     return Path(str(files("pokayoke"))) / "data" / "alerts.yml"
+
+
+def grafana_dashboard() -> Path:
+    """Return the path of the Grafana dashboard that ships with the package, to import."""
+    return Path(str(files("pokayoke"))) / "data" / "grafana.json"
