@@ -13,7 +13,7 @@ ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage check lint types imports pages bench conformance frameworks mcp soak docs reference lock format clean python
+.PHONY: help demo test coverage check lint types imports pages bench conformance frameworks mcp soak docs site reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -70,6 +70,9 @@ docs: reference ## regenerate the reference, run every block of the documentatio
 	$(RUN) -m tools.examples
 	$(RUN) -m pytest tests/project/test_docs.py $(ARGS)
 
+site: $(VENV)/.site ## build the documentation site, strictly, into build/site/html
+	$(RUN) -m tools.site
+
 format: $(VENV)/.dev ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -83,6 +86,7 @@ lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--
 	$(COMPILE) $(EXTRAS) --group test --group check --group bench --group environments -o requirements/dev.lock $(ARGS)
 	$(COMPILE) $(EXTRAS) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
 	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
+	$(COMPILE) --group site -c requirements/dev.lock -o requirements/site.lock --no-annotate
 	@$(PYTHON) -m tools.environments --lock $(ARGS)
 
 clean: ## remove the virtual environment and every cache

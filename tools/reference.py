@@ -55,6 +55,48 @@ def findings_page() -> str:
     return text
 
 
+ROOM_PAGES: dict[str, tuple[str, ...]] = {
+    "intake": ("concepts/readings",),
+    "catalogue": ("concepts/path-of-a-call",),
+    "correct": ("concepts/corrections", "guides/correct-arguments"),
+    "ledger": ("concepts/at-most-once", "guides/safe-writes"),
+    "output": ("guides/make-outputs-safe",),
+    "files": ("guides/paths",),
+    "state": ("concepts/ladder-and-latch",),
+}
+"""Where a room is explained; of every other one, on the page about the path of a call."""
+
+
+def finding_pages() -> dict[str, str]:
+    """Return a page for each finding code: what it means, what follows, and the pages that show it."""
+    texts = {
+        str(page.relative_to(ROOT / "docs").with_suffix("")): page.read_text(encoding="utf-8")
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if page.parent.name not in ("decisions", "reference")
+    }
+    pages: dict[str, str] = {}
+    for room, codes in CODES_BY_ROOM.items():
+        for code, row in codes.items():
+            facts = [f"A call that is refused with it has the stop reason `{row.stop_reason}`."]
+            if row.grade is not None:
+                facts.append(f"A reading with this reason has the grade `{row.grade}`.")
+            if row.counts_as:
+                facts.append(f"The loop guard counts it as `{row.counts_as}`.")
+            if row.is_lasting:
+                facts.append("The same call would be refused again: it has to change first.")
+            if row.is_free_once:
+                facts.append("Its first refusal in a turn is no bad round.")
+            shown = [page for page, text in texts.items() if re.search(rf"\b{code}\b", text)]
+            more = dict.fromkeys([*ROOM_PAGES.get(room, ("concepts/path-of-a-call",)), *shown])
+            links = "".join(f"- [{texts[page].split(chr(10), 1)[0].lstrip('# ')}](../../{page}.md)\n" for page in more)
+            pages[code] = (
+                f"# {code}\n\n{NOTE}{row.meaning[0].upper()}{row.meaning[1:]}.\n\n"
+                f"It is found in the room `{room}`.\n{''.join(f'{fact}{chr(10)}' for fact in facts)}\n"
+                f"## Where it is explained and shown\n\n{links}- [All finding codes](../findings.md)\n"
+            )
+    return pages
+
+
 # ---------------------------------------------------------------- readings
 
 
