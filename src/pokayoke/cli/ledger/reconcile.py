@@ -95,13 +95,12 @@ def reconcile(
     moment_now = current_time()
     times = ReconcileTimes(moment_now, moment_now - parse_duration(lease, "--lease"))
     wanted = ReconcileQuery(tool, parse_time(since, "--since", moment_now), amount_at)
-    names = parse_column_map(columns)
     known = _load_undoable(contracts or []) if compensate else {}
     with ExitStack() as stack:
         aside = stack.enter_context(closing(BusinessRows()))
         # Before the ledger is opened: it may be in the same file, and it has to be read after the rows anyway.
         with progress_counter("business rows read") as told:
-            aside.add_rows(_read_rows(rows, sql, names, told))
+            aside.add_rows(_read_rows(rows, sql, parse_column_map(columns), told))
         ledger = stack.enter_context(_open_ledger(store, tool))
         report = stack.enter_context(closing(ReconcileReport(json=json)))
         undoer = Undoer(known, Compensator(ledger, by=by) if yes else None, chosen, tool) if compensate else None
