@@ -13,7 +13,7 @@ ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage check lint types imports pages bench conformance frameworks mcp soak docs site reference lock format clean python
+.PHONY: help demo test browser coverage check lint types imports pages bench conformance frameworks mcp soak docs site reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -23,7 +23,11 @@ demo: $(VENV)/.runtime ## the same faulty model, unguarded and guarded, on a rea
 
 test: $(VENV)/.test ## every test that needs only this clone (ROOM=core/intake: those of one room)
 	@test -d "tests/$(ROOM)" || { echo "tests/$(ROOM) is no room. Rooms: $(ROOMS)" >&2; exit 2; }
-	$(RUN) -m pytest -m "not conformance" -n auto --dist loadgroup tests/$(ROOM) $(ARGS)
+	$(RUN) -m pytest -m "not conformance and not browser" -n auto --dist loadgroup tests/$(ROOM) $(ARGS)
+
+browser: $(VENV)/.browser ## the dashboard in a real Chromium, which it installs where it may
+	@$(RUN) -m tools.browser
+	$(RUN) -m pytest -m browser tests/browser $(ARGS)
 
 coverage: $(VENV)/.test ## the branches of the core that no test takes: there are none
 	$(RUN) -m pytest -n auto --dist loadgroup tests/core tests/runtime tests/adapters tests/stores/test_compensated_effects.py \
@@ -79,12 +83,13 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
 COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --no-strip-extras --python-version 3.11 --no-header --quiet --group build
-EXTRAS = $(addprefix --extra ,anthropic gateway openai otel postgres prometheus seal urls)
+EXTRAS = $(addprefix --extra ,anthropic dashboard gateway openai otel postgres prometheus seal urls)
 lock: export PATH := $(abspath $(BIN)):$(PATH)
 lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--upgrade for newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv: make $(VENV)/.dev installs it" >&2; exit 2; }
-	$(COMPILE) $(EXTRAS) --group test --group check --group bench --group environments -o requirements/dev.lock $(ARGS)
+	$(COMPILE) $(EXTRAS) --group test --group check --group bench --group browser --group environments -o requirements/dev.lock $(ARGS)
 	$(COMPILE) $(EXTRAS) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
+	$(COMPILE) $(EXTRAS) --group test --group browser -c requirements/dev.lock -o requirements/browser.lock --no-annotate
 	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
 	$(COMPILE) --group site -c requirements/dev.lock -o requirements/site.lock --no-annotate
 	@$(PYTHON) -m tools.environments --lock $(ARGS)

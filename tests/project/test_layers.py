@@ -8,7 +8,7 @@ import sys
 import pytest
 from source import MODULES, imports, module_of, name, tree
 
-# errors <- core <- system <- stores, replay <- runtime <- adapters, gateway, testing, dropin <- demo <- cli
+# errors <- core <- system <- stores, replay <- runtime <- adapters, gateway, dashboard, testing, dropin <- demo <- cli
 RANK = {
     "errors": 0,
     "core": 1,
@@ -20,6 +20,7 @@ RANK = {
     "streams": 3,
     "adapters": 5,
     "gateway": 5,
+    "dashboard": 5,
     "testing": 5,
     "dropin": 5,
     "urls": 5,
@@ -27,7 +28,10 @@ RANK = {
     "cli": 7,
     "__main__": 8,
 }
-SIBLINGS_APART = ({"stores", "replay", "replies", "streams"}, {"adapters", "gateway", "testing", "dropin", "urls"})
+SIBLINGS_APART = (
+    {"stores", "replay", "replies", "streams"},
+    {"adapters", "gateway", "dashboard", "testing", "dropin", "urls"},
+)
 
 
 def layer(module: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -49,6 +50,7 @@ def dashboard(
 
     It prints a link that works once: open it and say who you are, since every decision is recorded with a name.
     When it was used, the next one is printed. It keeps nothing but an index of the trace, in your cache folder.
+    With POKAYOKE_WEBHOOK_SECRET set, programs may list and answer questions too, as with `pokayoke approvals serve`.
     POKAYOKE_STORE replaces --store. To mount it behind a login of your own, see the guide on the dashboard.
     """
     from pokayoke.dashboard.access import LOOPBACK_HOSTS, TokenAccess  # noqa: PLC0415 - an extra
@@ -56,7 +58,9 @@ def dashboard(
     from pokayoke.dashboard.desk import Sources  # noqa: PLC0415 - as above
     from pokayoke.dashboard.serve import address_of, is_local, listen_on, serve  # noqa: PLC0415 - as above
     from pokayoke.dashboard.trace_index import TraceIndex  # noqa: PLC0415 - as above
+    from pokayoke.runtime.approvals.signature import SECRET, secrets_from_environment  # noqa: PLC0415 - loaded on use
 
+    secrets = secrets_from_environment() if os.environ.get(SECRET) else ()
     used_config = Path(config) if config is not None else _CONFIG if _CONFIG.exists() else None
     used_lock = Path(lock) if lock is not None else _LOCK if _LOCK.exists() else None
     if reports is not None and not Path(reports).is_dir():
@@ -93,7 +97,7 @@ def dashboard(
             examine=lambda: _examine(used_config, store, used_lock),
             list_clients=_list_clients,
         )
-        pages = app(ledger, access=access, config=used_config, sources=sources)
+        pages = app(ledger, access=access, config=used_config, sources=sources, secrets=secrets)
         if not is_local(listening):
             print_message(f"warning: {listen} is not this machine alone; cookies and pages go there without TLS")
         serve(pages, listening, ready=access.offer_link)

@@ -17,7 +17,6 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.middleware.cors import CORSMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pokayoke.gateway.auth.references import References
 from pokayoke.gateway.http.gate import App, Door, Gate
@@ -27,8 +26,8 @@ from pokayoke.gateway.servers.front import Front
 from pokayoke.gateway.servers.server_file import UpstreamEntry
 from pokayoke.gateway.servers.upstream import UpstreamServer
 from pokayoke.gateway.servers.upstreams import Upstreams, as_json, open_upstreams
+from pokayoke.runtime.network.timed_protocol import TimedProtocol
 
-_HEADER_SECONDS: Final = 10.0
 _KEEP_ALIVE_SECONDS: Final = 30
 _STOP_SECONDS: Final = 5
 _EVENT_BYTES: Final = 65_536
@@ -190,36 +189,3 @@ class _AnnouncingServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._ready is not None:
             self._ready(self.servers[0].sockets[0].getsockname()[1])
-
-
-class TimedProtocol(H11Protocol):
-    """Uvicorn's protocol, which cuts off a client whose request line and headers do not come."""
-
-    _cut: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin to wait for headers."""
-        super().connection_made(transport)
-        self._wait_for_headers()
-
-    def data_received(self, data: bytes) -> None:
-        """Wait no more once they are there, and again where the next request begins."""
-        super().data_received(data)
-        cycle: Any = self.cycle  # None before the first request
-        if cycle is not None and not cycle.response_complete:
-            self._stop_waiting()
-        elif self._cut is None and not self.transport.is_closing():
-            self._wait_for_headers()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait_for_headers(self) -> None:
-        self._cut = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
-
-    def _stop_waiting(self) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-            self._cut = None

@@ -26,6 +26,7 @@ from pokayoke.core.ledger.admission import Approval
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.runtime.approvals.signature import secrets_from_environment
 from pokayoke.runtime.config.config import load_policy
 from pokayoke.runtime.trace.redaction import build_redactor
 from pokayoke.stores.base import Store
@@ -190,8 +191,8 @@ def wait(
         raise typer.Exit(1)
 
 
-@app.command()
-def serve(
+@app.command("serve")
+def serve_answers(
     store: StoreOption = None,
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes any free port.")] = "127.0.0.1:8787",
     config: ConfigOption = None,
@@ -202,15 +203,23 @@ def serve(
 
     GET /approvals lists waiting questions; POST /approvals/ID takes {"decision": "approve", "by": "ann", "reason": ""}.
     """
-    from pokayoke.cli.approvals.server import open_server  # noqa: PLC0415 - loaded for serving only
+    from pokayoke.dashboard.machine import SignedApprovals  # noqa: PLC0415 - an extra, loaded for serving only
+    from pokayoke.dashboard.serve import address_of, is_local, listen_on, serve  # noqa: PLC0415 - as above
 
-    with open_store_option(store) as ledger, open_server(ledger, listen, config) as server:
-        host, port = server.address
-        print_data(f"http://{escape_text(host)}:{port}/approvals")
-        sys.stdout.flush()  # a reader of a pipe or a log would otherwise wait for the life of the server
-        if not server.is_local:
-            print_message(f"warning: {host} is not this machine alone; what waits is readable on the way without TLS")
-        server.run_until_interrupt()
+    redactor, secrets = _redactor(config), secrets_from_environment()
+    with open_store_option(store) as ledger, listen_on(listen, "--listen") as listening:
+        address = address_of(listening)
+
+        def announce() -> None:
+            print_data(f"http://{escape_text(address)}/approvals")
+            sys.stdout.flush()  # a reader of a pipe or a log would otherwise wait for the life of the server
+
+        if not is_local(listening):
+            print_message(
+                f"warning: {address} is not this machine alone; what waits is readable on the way without TLS"
+            )
+        endpoint = SignedApprovals(Approvals(ledger), secrets, redactor, print_message)
+        serve(endpoint, listening, ready=announce)
 
 
 # -- parts -----------------------------------------------------------------------------------------

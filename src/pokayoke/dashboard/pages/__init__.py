@@ -1,0 +1,1 @@
+"""One file per screen: what it reads, what it shows, what may be decided there."""

@@ -1,0 +1,153 @@
+"""Tools and contracts: how often a tool is called, refused, wrong and slow, and which versions are in force.
+
+In: the index of the trace files, the switches and rates of the store, the lock of contracts.
+Out: a row for each tool, and a page of its own.
+Never: a figure without the number of calls that it rests on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE
+from pokayoke.core.versions.lock import ContractLock, LockEntry, ToolLock, describe_versions
+from pokayoke.dashboard.desk import Desk
+from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
+from pokayoke.dashboard.trace_index import RunPage, find_percentile, sum_counts
+from pokayoke.errors import PokayokeError
+from pokayoke.runtime.versions.lock_file import read_lock
+
+_MOST_TOOLS: Final = 200
+_LATEST: Final = 20
+_REFUSALS: Final = frozenset({"refuse", "stop", "ask", "refused", "pending"})
+_INVALID: Final = frozenset({"invalid_output", "degraded"})
+
+
+class ToolFigures(msgspec.Struct, frozen=True):
+    """What the trace says of one tool.
+
+    Args:
+        calls: all of them.
+        statuses: how they ended.
+        refusals: refused calls by the code of their first finding.
+        fixes: repairs and corrections by name.
+        versions: calls by contract.
+        median: half of the calls took at most so many microseconds, rounded up to a class.
+        p95: nineteen of twenty took at most so many.
+    """
+
+    calls: int = 0
+    statuses: Counter[str] = Counter()
+    refusals: Counter[str] = Counter()
+    fixes: Counter[str] = Counter()
+    versions: Counter[str] = Counter()
+    median: int | None = None
+    p95: int | None = None
+
+    @property
+    def refused(self) -> int:
+        """How many were refused."""
+        return self.refusals.total()
+
+    @property
+    def invalid(self) -> int:
+        """How many had an output that broke its contract."""
+        return sum(number for status, number in self.statuses.items() if status in _INVALID)
+
+
+class ToolRow(msgspec.Struct, frozen=True):
+    """One tool in the list."""
+
+    tool: str
+    figures: ToolFigures
+    health: ToolHealth
+    locked: str
+
+
+def list_tools(desk: Desk, request: Request) -> Response:
+    """Show a row for each tool that was called, switched or locked."""
+    switches, rates = desk.store.board()
+    health = {one.tool: one for one in describe_tools(switches, rates, desk.now())}
+    index = desk.sources.trace
+    figures = {tool: _as_figures(found) for tool, found in index.figures().items()} if index is not None else {}
+    lock, problem = _read_lock(desk)
+    names = (health.keys() | figures.keys() | lock.tools.keys()) - {ALL_TOOLS, ""}
+    rows = [
+        ToolRow(
+            tool,
+            figures.get(tool, ToolFigures()),
+            health.get(tool, ToolHealth(tool, "closed", 0, 0, None)),
+            describe_versions(lock.tools[tool]) if tool in lock.tools else "",
+        )
+        for tool in names
+    ]
+    rows.sort(key=lambda row: (row.health.mode == "closed", -(row.health.share or 0.0), -row.figures.calls, row.tool))
+    return desk.render(
+        request,
+        "tools",
+        title="Tools",
+        pulse=desk.read_pulse(),
+        rows=rows[:_MOST_TOOLS],
+        hidden=max(0, len(rows) - _MOST_TOOLS),
+        threshold=TRIP_SHARE,
+        has_trace=index is not None,
+        lock_problem=problem,
+        has_lock=desk.sources.lock is not None,
+        history=tuple(reversed(lock.history[-_LATEST:])),
+    )
+
+
+def show_tool(desk: Desk, request: Request) -> Response:
+    """Show one tool: its figures, its switch, its versions, its latest calls."""
+    tool, index = request.path_params["tool"], desk.sources.trace
+    switches, rates = desk.store.board()
+    health = {one.tool: one for one in describe_tools(switches, rates, desk.now())}
+    found = index.figures(tool).get(tool, {}) if index is not None else {}
+    lock, problem = _read_lock(desk)
+    failed = bool(request.query_params.get("failed"))
+    locked: ToolLock | None = lock.tools.get(tool)
+    history: tuple[LockEntry, ...] = tuple(entry for entry in reversed(lock.history) if entry.tool == tool)[:_LATEST]
+    return desk.render(
+        request,
+        "tool",
+        title="Tool",
+        pulse=desk.read_pulse(),
+        tool=tool,
+        figures=_as_figures(found),
+        health=health.get(tool, ToolHealth(tool, "closed", 0, 0, None)),
+        threshold=TRIP_SHARE,
+        calls=index.calls(None, RunPage(tool=tool, failed=failed, limit=_LATEST)) if index is not None else [],
+        failed=failed,
+        has_trace=index is not None,
+        locked=locked,
+        lock_problem=problem,
+        history=history,
+    )
+
+
+def _as_figures(found: dict[str, Counter[str]]) -> ToolFigures:
+    times = found.get("us", Counter())
+    return ToolFigures(
+        found.get("version", Counter()).total(),
+        found.get("status", Counter()),
+        found.get("refusal", Counter()),
+        found.get("fix", Counter()),
+        sum_counts([found.get("version", Counter())]),
+        find_percentile(times, 0.5),
+        find_percentile(times, 0.95),
+    )
+
+
+def _read_lock(desk: Desk) -> tuple[ContractLock, str]:
+    """Return the lock of contracts, or an empty one and why it cannot be read."""
+    if desk.sources.lock is None:
+        return ContractLock(), ""
+    try:
+        return read_lock(desk.sources.lock), ""
+    except PokayokeError as error:
+        return ContractLock(), str(error)
