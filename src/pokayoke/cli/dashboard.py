@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,7 +16,7 @@ from pokayoke.cli.output import escape_text, print_data, print_message
 from pokayoke.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pokayoke.dashboard.desk import SetupReport
+    from pokayoke.dashboard.desk import SetupReport, Sources
 
 _CONFIG: Final = Path("pokayoke.yaml")
 _LOCK: Final = Path("contracts.lock")
@@ -53,11 +54,9 @@ def dashboard(
     With POKAYOKE_WEBHOOK_SECRET set, programs may list and answer questions too, as with `pokayoke approvals serve`.
     POKAYOKE_STORE replaces --store. To mount it behind a login of your own, see the guide on the dashboard.
     """
-    from pokayoke.dashboard.access import LOOPBACK_HOSTS, TokenAccess  # noqa: PLC0415 - an extra
+    from pokayoke.dashboard.access import TokenAccess  # noqa: PLC0415 - an extra
     from pokayoke.dashboard.application import app  # noqa: PLC0415 - as above
-    from pokayoke.dashboard.desk import Sources  # noqa: PLC0415 - as above
-    from pokayoke.dashboard.serve import address_of, is_local, listen_on, serve  # noqa: PLC0415 - as above
-    from pokayoke.dashboard.trace_index import TraceIndex  # noqa: PLC0415 - as above
+    from pokayoke.dashboard.serve import is_local, listen_on, serve  # noqa: PLC0415 - as above
     from pokayoke.runtime.approvals.signature import SECRET, secrets_from_environment  # noqa: PLC0415 - loaded on use
 
     secrets = secrets_from_environment() if os.environ.get(SECRET) else ()
@@ -66,41 +65,70 @@ def dashboard(
     if reports is not None and not Path(reports).is_dir():
         raise ConfigurationError(f"--reports {reports!r} is no folder")
     with open_store_option(store) as ledger, listen_on(f"{listen or '127.0.0.1'}:{port}", "--port") as listening:
-        hosts = tuple(allow_host or ()) + (LOOPBACK_HOSTS if is_local(listening) else ())
-        if not hosts:
-            raise ConfigurationError(f"{listen} can be reached by other machines: name the host with --allow-host")
-        place = address_of(listening) if is_local(listening) else f"{hosts[0]}:{listening.getsockname()[1]}"
-        is_first = True
-
-        def print_link(token: str) -> None:
-            nonlocal is_first
-            link = f"http://{place}/enter?token={token}"
-            if is_first:
-                print_data(escape_text(link))
-                sys.stdout.flush()  # a reader of a pipe would otherwise wait for the life of the server
-            else:
-                print_message(f"the link was used; the next one: {link}")
-            is_first = False
-
+        hosts = _name_hosts(listening, allow_host or [])
         access = TokenAccess(
             hosts,
             role="look" if read_only else "decide",
             cookie=f"pokayoke-{listening.getsockname()[1]}",
-            announce=print_link,
+            announce=_LinkPrinter(listening, hosts).print_link,
         )
-        sources = Sources(
-            store_name=_name_store(store or ""),
-            trace=None if trace is None else TraceIndex(Path(trace)),
-            reports=None if reports is None else Path(reports),
-            lock=used_lock,
-            config=used_config,
-            examine=lambda: _examine(used_config, store, used_lock),
-            list_clients=_list_clients,
-        )
+        sources = _open_sources(store or "", trace, reports, used_config, used_lock)
         pages = app(ledger, access=access, config=used_config, sources=sources, secrets=secrets)
         if not is_local(listening):
             print_message(f"warning: {listen} is not this machine alone; cookies and pages go there without TLS")
         serve(pages, listening, ready=access.offer_link)
+
+
+class _LinkPrinter:
+    """Prints the first link as data, and those after it as messages."""
+
+    def __init__(self, listening: socket.socket, hosts: tuple[str, ...]) -> None:
+        from pokayoke.dashboard.serve import address_of, is_local  # noqa: PLC0415 - an extra
+
+        self._place = address_of(listening) if is_local(listening) else f"{hosts[0]}:{listening.getsockname()[1]}"
+        self._is_first = True
+
+    def print_link(self, token: str) -> None:
+        """Print the link of a token."""
+        link = f"http://{self._place}/enter?token={token}"
+        if self._is_first:
+            print_data(escape_text(link))
+            sys.stdout.flush()  # a reader of a pipe would otherwise wait for the life of the server
+        else:
+            print_message(f"the link was used; the next one: {link}")
+        self._is_first = False
+
+
+def _name_hosts(listening: socket.socket, allowed: list[str]) -> tuple[str, ...]:
+    """Return the host names under which it may be opened.
+
+    Raises:
+        ConfigurationError: other machines can reach it, and no name is allowed.
+    """
+    from pokayoke.dashboard.access import LOOPBACK_HOSTS  # noqa: PLC0415 - an extra
+    from pokayoke.dashboard.serve import is_local  # noqa: PLC0415 - as above
+
+    hosts = (*allowed, *(LOOPBACK_HOSTS if is_local(listening) else ()))
+    if not hosts:
+        raise ConfigurationError("other machines can reach this address: name the host they use with --allow-host")
+    return hosts
+
+
+def _open_sources(
+    store: str, trace: str | None, reports: str | None, config: Path | None, lock: Path | None
+) -> Sources:
+    from pokayoke.dashboard.desk import Sources  # noqa: PLC0415 - an extra
+    from pokayoke.dashboard.trace_index import TraceIndex  # noqa: PLC0415 - as above
+
+    return Sources(
+        store_name=_name_store(store),
+        trace=None if trace is None else TraceIndex(Path(trace)),
+        reports=None if reports is None else Path(reports),
+        lock=lock,
+        config=config,
+        examine=lambda: _examine(config, store, lock),
+        list_clients=_list_clients,
+    )
 
 
 def _name_store(url: str) -> str:

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from pokayoke.core.policy import Policy
 from pokayoke.dashboard.access import Access
-from pokayoke.dashboard.desk import Desk, Sources
+from pokayoke.dashboard.desk import PageDesk, Sources
 from pokayoke.dashboard.gate import AsgiApp, DashboardGate, EntryRefused, Scope
 from pokayoke.dashboard.live import Watcher
 from pokayoke.dashboard.machine import SignedApprovals
@@ -69,12 +69,12 @@ def app(
     clock = clock or SystemClock()
     policy: Policy = load_policy(None if config is None else str(config))
     index = found.trace or (TraceIndex(Path(trace)) if trace is not None else None)
-    desk = Desk(opened, _with_trace(found, index), build_redactor(policy.trace), clock)
+    desk = PageDesk(opened, _with_trace(found, index), build_redactor(policy.trace), clock)
     machine = SignedApprovals(desk.approvals, secrets, desk.redactor, clock=clock) if secrets else None
     return _build_gate(desk, access, machine=machine)
 
 
-def _build_gate(desk: Desk, access: Access, *, machine: AsgiApp | None) -> AsgiApp:
+def _build_gate(desk: PageDesk, access: Access, *, machine: AsgiApp | None) -> AsgiApp:
     files = desk.sources.trace
     watcher = Watcher(desk.note_pulse, files.stamp if files is not None else lambda: None)
 
@@ -91,8 +91,8 @@ def _build_gate(desk: Desk, access: Access, *, machine: AsgiApp | None) -> AsgiA
     return DashboardGate(pages, access, machine, lambda scope, why: _answer_refused(desk, access, scope, why))
 
 
-def _routes(desk: Desk, access: Access, watcher: Watcher) -> list[BaseRoute]:
-    def page(path: str, view: Callable[[Desk, Request], Response], *methods: str) -> Route:
+def _routes(desk: PageDesk, access: Access, watcher: Watcher) -> list[BaseRoute]:
+    def page(path: str, view: Callable[[PageDesk, Request], Response], *methods: str) -> Route:
         def endpoint(request: Request) -> Response:
             try:
                 return view(desk, request)
@@ -147,7 +147,7 @@ def _with_trace(sources: Sources, index: TraceIndex | None) -> Sources:
     return msgspec.structs.replace(sources, trace=index)
 
 
-def _page_for(desk: Desk) -> Callable[[Request, Exception], Response]:
+def _page_for(desk: PageDesk) -> Callable[[Request, Exception], Response]:
     def answer(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 500)
         words = {404: "There is nothing here.", 405: "This page takes no such request."}
@@ -157,7 +157,7 @@ def _page_for(desk: Desk) -> Callable[[Request, Exception], Response]:
     return answer
 
 
-def _answer_refused(desk: Desk, access: Access, scope: Scope, why: EntryRefused) -> AsgiApp:
+def _answer_refused(desk: PageDesk, access: Access, scope: Scope, why: EntryRefused) -> AsgiApp:
     request = Request(scope)
     if why.status == 401:  # noqa: PLR2004 - nobody has signed in
         return desk.render(request, "closed", status=401, title="Sign in", used=False, has_links=access.has_links)

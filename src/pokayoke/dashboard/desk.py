@@ -79,7 +79,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     list_clients: Callable[[], list[tuple[str, str, str, str]]] | None = None
 
 
-class Desk:
+class PageDesk:
     """The store and the sources behind all pages.
 
     Args:

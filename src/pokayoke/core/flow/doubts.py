@@ -7,7 +7,7 @@ Never: advice to send a write again whose effect is unknown.
 
 from __future__ import annotations
 
-import datetime as dt
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -43,7 +43,7 @@ def find_next_step(record: Record, undoing: Record | None, now: float) -> NextSt
 def describe_next_step(record: Record, undoing: Record | None, now: float) -> str:
     """Return what is to be done about an effect, in words that name the commands; arguments as in `find_next_step`."""
     resolve = f"`pokayoke ledger resolve {record.key[:12]}"
-    until = dt.datetime.fromtimestamp(record.lease_until, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    until = datetime.fromtimestamp(record.lease_until, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return {
         "undone": "it was undone; nothing is to be done",
         "settle": (

@@ -14,15 +14,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pokayoke.dashboard.access import Access, TokenAccess
-from pokayoke.dashboard.desk import Desk, page_state
+from pokayoke.dashboard.desk import PageDesk, page_state
 
 
-def entry_routes(desk: Desk, access: Access) -> list[Route]:
+def entry_routes(desk: PageDesk, access: Access) -> list[Route]:
     """Return the routes for signing in; none where a proxy signs people in."""
     if not isinstance(access, TokenAccess):
         return []
 
-    def endpoint(view: Callable[[Desk, TokenAccess, Request], Response]) -> Callable[[Request], Response]:
+    def endpoint(view: Callable[[PageDesk, TokenAccess, Request], Response]) -> Callable[[Request], Response]:
         return lambda request: view(desk, access, request)
 
     return [
@@ -32,14 +32,14 @@ def entry_routes(desk: Desk, access: Access) -> list[Route]:
     ]
 
 
-def _show_form(desk: Desk, access: TokenAccess, request: Request) -> Response:
+def _show_form(desk: PageDesk, access: TokenAccess, request: Request) -> Response:
     token = request.query_params.get("token", "")
     if not access.is_open(token):
         return desk.render(request, "closed", status=403, title="Sign in", used=bool(token), has_links=True)
     return desk.render(request, "enter", title="Sign in", token=token, problem="")
 
 
-def _begin_session(desk: Desk, access: TokenAccess, request: Request) -> Response:
+def _begin_session(desk: PageDesk, access: TokenAccess, request: Request) -> Response:
     form = page_state(request).form
     token, name = form.get("token", ""), form.get("name", "")
     if access.is_open(token) and not name.strip():
@@ -59,7 +59,7 @@ def _begin_session(desk: Desk, access: TokenAccess, request: Request) -> Respons
     return answer
 
 
-def _end_session(desk: Desk, access: TokenAccess, request: Request) -> Response:
+def _end_session(desk: PageDesk, access: TokenAccess, request: Request) -> Response:
     access.end_session(page_state(request).cookies)
     answer = desk.redirect(request, "/enter")
     answer.delete_cookie(

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from pokayoke.core.flow.doubts import describe_next_step, find_next_step, preview_answer
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.records import Record, RecordState
-from pokayoke.dashboard.desk import Desk, build_link, page_state
+from pokayoke.dashboard.desk import PageDesk, build_link, page_state
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.decisions import settle_doubt
 from pokayoke.stores.lists import PAGE, AuditFilter, EffectFilter
@@ -71,7 +71,7 @@ class EffectQuery(msgspec.Struct, frozen=True):
         )
 
 
-def list_effects(desk: Desk, request: Request) -> Response:
+def list_effects(desk: PageDesk, request: Request) -> Response:
     """Show effects by state, tool, run, key and age."""
     now, query = desk.now(), _read_query(request)
     after = request.query_params.get("after")
@@ -97,12 +97,12 @@ def list_effects(desk: Desk, request: Request) -> Response:
     )
 
 
-def show_effect(desk: Desk, request: Request) -> Response:
+def show_effect(desk: PageDesk, request: Request) -> Response:
     """Show one effect: what is known, what was said of it, what to do next."""
     return _show_one(desk, request)
 
 
-def settle_effect(desk: Desk, request: Request) -> Response:
+def settle_effect(desk: PageDesk, request: Request) -> Response:
     """Settle a doubt, in the name of whoever signed in."""
     state, key = page_state(request), request.path_params["key"]
     assert state.visitor is not None, "the gate lets nobody else decide"
@@ -126,7 +126,7 @@ def settle_effect(desk: Desk, request: Request) -> Response:
     return desk.redirect(request, build_link("/ledger", state="doubt", done=key[:12]))
 
 
-def export_effects(desk: Desk, request: Request) -> Response:
+def export_effects(desk: PageDesk, request: Request) -> Response:
     """Return what a filter shows, as JSON Lines or CSV."""
     kind, query, now = request.path_params["kind"], _read_query(request), desk.now()
     if kind not in ("jsonl", "csv"):
@@ -138,7 +138,7 @@ def export_effects(desk: Desk, request: Request) -> Response:
     )
 
 
-def list_audit(desk: Desk, request: Request) -> Response:
+def list_audit(desk: PageDesk, request: Request) -> Response:
     """Show the audit, the latest line first."""
     known: tuple[EntryKind, ...] = get_args(EntryKind)
     kind, before = request.query_params.get("kind", ""), request.query_params.get("before", "")
@@ -151,7 +151,7 @@ def list_audit(desk: Desk, request: Request) -> Response:
     )
 
 
-def _show_one(desk: Desk, request: Request, *, problem: str = "", status: int = 200) -> Response:
+def _show_one(desk: PageDesk, request: Request, *, problem: str = "", status: int = 200) -> Response:
     now, key = desk.now(), request.path_params["key"]
     record = _find_record(desk, key)
     if record is None:
@@ -180,7 +180,7 @@ def _show_one(desk: Desk, request: Request, *, problem: str = "", status: int = 
     )
 
 
-def _find_record(desk: Desk, key: str) -> Record | None:
+def _find_record(desk: PageDesk, key: str) -> Record | None:
     """Return the record with a key, or with the only one that begins like this; without its output."""
     start = key.strip().lower()
     if len(start) < _LEAST_DIGITS or not start.isascii() or not start.isalnum():
@@ -199,7 +199,7 @@ def _place_text(record: Record) -> str:
     return f"{record.claimed_at!r}~{record.key}"
 
 
-def _every_effect(desk: Desk, query: EffectQuery, now: float) -> Iterator[dict[str, Any]]:
+def _every_effect(desk: PageDesk, query: EffectQuery, now: float) -> Iterator[dict[str, Any]]:
     after: str | None = None
     for _ in range(_MOST_EXPORTED // 1_000):
         found = desk.store.effects(query.as_filter(now, after, 1_000))
@@ -210,12 +210,12 @@ def _every_effect(desk: Desk, query: EffectQuery, now: float) -> Iterator[dict[s
         after = _place_text(found[-1])
 
 
-def _json_lines(desk: Desk, query: EffectQuery, now: float) -> Iterator[bytes]:
+def _json_lines(desk: PageDesk, query: EffectQuery, now: float) -> Iterator[bytes]:
     for one in _every_effect(desk, query, now):
         yield msgspec.json.encode(one) + b"\n"
 
 
-def _csv_lines(desk: Desk, query: EffectQuery, now: float) -> Iterator[str]:
+def _csv_lines(desk: PageDesk, query: EffectQuery, now: float) -> Iterator[str]:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, _COLUMNS)
     writer.writeheader()

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE, OutputRate, Switch, mode_at
-from pokayoke.dashboard.desk import Desk
+from pokayoke.dashboard.desk import PageDesk
 from pokayoke.stores.lists import AuditFilter, Pulse
 
 _LINES = 12
@@ -47,7 +47,7 @@ class ToolHealth(msgspec.Struct, frozen=True):
         return self.invalid / self.outputs if self.outputs else None
 
 
-def show_now(desk: Desk, request: Request) -> Response:
+def show_now(desk: PageDesk, request: Request) -> Response:
     """Show the first page."""
     at = desk.now()
     overview, (switches, rates) = desk.store.overview(at), desk.store.board()

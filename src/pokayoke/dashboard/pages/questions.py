@@ -17,7 +17,7 @@ from pokayoke.core.flow.questions import redact_question
 from pokayoke.core.json.values import is_object
 from pokayoke.core.ledger.admission import Approval
 from pokayoke.dashboard import words
-from pokayoke.dashboard.desk import Desk, build_link, page_state
+from pokayoke.dashboard.desk import PageDesk, build_link, page_state
 from pokayoke.dashboard.trace_index import RunPage, TracedCall
 from pokayoke.errors import StoreError
 from pokayoke.stores.lists import PAGE, AuditFilter, question_place
@@ -47,7 +47,7 @@ class QuestionCard(msgspec.Struct, frozen=True):
     call: TracedCall | None = None
 
 
-def list_questions(desk: Desk, request: Request) -> Response:
+def list_questions(desk: PageDesk, request: Request) -> Response:
     """Show what waits, the one that expires first on top."""
     at, after = desk.now(), _parse_place(request.query_params.get("after"))
     found = desk.store.waiting_approvals(at, after=after, limit=_CARDS + 1)
@@ -70,13 +70,13 @@ def list_questions(desk: Desk, request: Request) -> Response:
     )
 
 
-def show_question(desk: Desk, request: Request) -> Response:
+def show_question(desk: PageDesk, request: Request) -> Response:
     """Show one question, also one that waits no more."""
     approval = _find_question(desk, request)
     return _say_unknown(desk, request) if approval is None else _show_one(desk, request, approval)
 
 
-def show_arguments(desk: Desk, request: Request) -> Response:
+def show_arguments(desk: PageDesk, request: Request) -> Response:
     """Return all arguments of a question as text."""
     found = _find_question(desk, request)
     if found is None:
@@ -85,7 +85,7 @@ def show_arguments(desk: Desk, request: Request) -> Response:
     return PlainTextResponse(words.show_lines(words.dump_shown(approval.arguments, indent=2), limit=10_000_000))
 
 
-def answer_question(desk: Desk, request: Request) -> Response:
+def answer_question(desk: PageDesk, request: Request) -> Response:
     """Record an answer, in the name of whoever signed in."""
     known, state = _find_question(desk, request), page_state(request)
     if known is None:
@@ -105,18 +105,20 @@ def answer_question(desk: Desk, request: Request) -> Response:
     return desk.redirect(request, build_link("/questions", done=known.id))
 
 
-def _find_question(desk: Desk, request: Request) -> Approval | None:
+def _find_question(desk: PageDesk, request: Request) -> Approval | None:
     ident = request.path_params["ident"]
     found = desk.store.approval(ident) if _ID.fullmatch(ident) else None
     return None if found is None else found.at(desk.now())
 
 
-def _say_unknown(desk: Desk, request: Request) -> Response:
+def _say_unknown(desk: PageDesk, request: Request) -> Response:
     message = "There is no such question: it was pruned, or the address is of another store."
     return desk.render(request, "problem", status=404, title="Questions", pulse=desk.read_pulse(), message=message)
 
 
-def _show_one(desk: Desk, request: Request, approval: Approval, *, problem: str = "", status: int = 200) -> Response:
+def _show_one(
+    desk: PageDesk, request: Request, approval: Approval, *, problem: str = "", status: int = 200
+) -> Response:
     lines = desk.store.audit_lines(AuditFilter(("approved", "denied"), (approval.id,), limit=PAGE))
     return desk.render(
         request,
@@ -129,7 +131,7 @@ def _show_one(desk: Desk, request: Request, approval: Approval, *, problem: str 
     )
 
 
-def _build_card(desk: Desk, approval: Approval, lines: tuple[AuditEntry, ...]) -> QuestionCard:
+def _build_card(desk: PageDesk, approval: Approval, lines: tuple[AuditEntry, ...]) -> QuestionCard:
     shown = redact_question(approval, desk.redactor)
     given = shown.arguments if is_object(shown.arguments) else {"": shown.arguments}
     dumped = [(str(name), words.dump_shown(value)) for name, value in given.items()]
@@ -142,7 +144,7 @@ def _build_card(desk: Desk, approval: Approval, lines: tuple[AuditEntry, ...]) -
     )
 
 
-def _find_call(desk: Desk, approval: Approval) -> TracedCall | None:
+def _find_call(desk: PageDesk, approval: Approval) -> TracedCall | None:
     """Return the latest call of the run that asked, if a trace is shown and holds it."""
     if desk.sources.trace is None:
         return None

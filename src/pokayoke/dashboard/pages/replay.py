@@ -15,7 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pokayoke.dashboard.desk import Desk
+from pokayoke.dashboard.desk import PageDesk
 
 _MOST: Final = 200
 _MOST_BYTES: Final = 20_000_000
@@ -36,7 +36,7 @@ class KeptReport(msgspec.Struct, frozen=True):
     size: int
 
 
-def list_reports(desk: Desk, request: Request) -> Response:
+def list_reports(desk: PageDesk, request: Request) -> Response:
     """Show the reports, the latest first; `left` and `right` show two of them side by side."""
     reports = _find_reports(desk.sources.reports)
     names = {one.name for one in reports}
@@ -53,7 +53,7 @@ def list_reports(desk: Desk, request: Request) -> Response:
     )
 
 
-def show_report(desk: Desk, request: Request) -> Response:
+def show_report(desk: PageDesk, request: Request) -> Response:
     """Return one report as it is, in a page without scripts, forms and links to elsewhere."""
     name = request.path_params["name"]
     found = next((one for one in _find_reports(desk.sources.reports) if one.name == name), None)

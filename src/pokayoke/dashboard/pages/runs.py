@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.dashboard import words
-from pokayoke.dashboard.desk import Desk, build_link
+from pokayoke.dashboard.desk import PageDesk, build_link
 from pokayoke.dashboard.trace_index import RunPage, TraceIndex
 from pokayoke.stores.lists import PAGE, RunFilter, run_place
 
@@ -24,7 +24,7 @@ _MOST_FINDINGS: Final = 20
 _MOST_ALL: Final = 1_000_000
 
 
-def list_runs(desk: Desk, request: Request) -> Response:
+def list_runs(desk: PageDesk, request: Request) -> Response:
     """Show runs of the trace, the latest first; without a trace, those the store knows."""
     index = desk.sources.trace
     mode = request.query_params.get("mode", "")
@@ -48,7 +48,7 @@ def list_runs(desk: Desk, request: Request) -> Response:
     )
 
 
-def show_run(desk: Desk, request: Request) -> Response:
+def show_run(desk: PageDesk, request: Request) -> Response:
     """Show one run: where its mode changed, then a row for each call."""
     run_id, index = request.path_params["run_id"], desk.sources.trace
     stored = next(iter(desk.store.runs(RunFilter(run_ids=(run_id,), limit=1))), None)
@@ -85,7 +85,7 @@ def show_run(desk: Desk, request: Request) -> Response:
     )
 
 
-def show_event(desk: Desk, request: Request) -> Response:
+def show_event(desk: PageDesk, request: Request) -> Response:
     """Show one call: sent, read as, corrected, decided, answered."""
     index, number = desk.sources.trace, request.path_params["offset"]
     call = index.call(number) if index is not None else None
@@ -178,7 +178,7 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if is_array(value) else []
 
 
-def _list_stored(desk: Desk, request: Request, mode: str) -> Response:
+def _list_stored(desk: PageDesk, request: Request, mode: str) -> Response:
     modes = (mode,) if mode in _MODES else ()
     found = desk.store.runs(RunFilter(modes, after=_parse_place(request), limit=PAGE + 1))
     shown = found[:PAGE]

@@ -7,15 +7,16 @@ Never: a guard that is said to work because nothing was seen of it.
 
 from __future__ import annotations
 
+from importlib import metadata
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pokayoke import __version__
-from pokayoke.dashboard.desk import Desk
+from pokayoke.dashboard.desk import PageDesk
 from pokayoke.errors import PokayokeError
 
 
-def show_setup(desk: Desk, request: Request, problem: str = "") -> Response:
+def show_setup(desk: PageDesk, request: Request, problem: str = "") -> Response:
     """Show store, trace, configuration, guards and clients."""
     sources = desk.sources
     clients, client_problem = [], ""
@@ -29,7 +30,7 @@ def show_setup(desk: Desk, request: Request, problem: str = "") -> Response:
         "setup",
         title="Set-up",
         pulse=desk.read_pulse(),
-        version=__version__,
+        version=metadata.version("pokayoke"),
         kind=type(desk.store).__name__,
         ledger_id=getattr(desk.store, "ledger_id", ""),
         durable=desk.store.durable,
@@ -45,7 +46,7 @@ def show_setup(desk: Desk, request: Request, problem: str = "") -> Response:
     )
 
 
-def examine_setup(desk: Desk, request: Request) -> Response:
+def examine_setup(desk: PageDesk, request: Request) -> Response:
     """Fire every guard now, and show what it did."""
     if desk.sources.examine is not None:
         try:

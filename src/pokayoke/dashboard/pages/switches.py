@@ -11,18 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pokayoke.core.state.kill_switch import ALL_TOOLS
-from pokayoke.dashboard.desk import Desk, page_state
+from pokayoke.dashboard.desk import PageDesk, page_state
 from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.decisions import turn_writes
 
 
-def show_switch(desk: Desk, request: Request) -> Response:
+def show_switch(desk: PageDesk, request: Request) -> Response:
     """Show what turning a switch will do."""
     return _show_form(desk, request, request.query_params.get("scope", ALL_TOOLS)[:200])
 
 
-def turn_switch(desk: Desk, request: Request) -> Response:
+def turn_switch(desk: PageDesk, request: Request) -> Response:
     """Turn writes off or on, in the name of whoever signed in."""
     state = page_state(request)
     assert state.visitor is not None, "the gate lets nobody else decide"
@@ -44,7 +44,7 @@ def turn_switch(desk: Desk, request: Request) -> Response:
     return desk.redirect(request, "/")
 
 
-def _show_form(desk: Desk, request: Request, scope: str, *, problem: str = "", status: int = 200) -> Response:
+def _show_form(desk: PageDesk, request: Request, scope: str, *, problem: str = "", status: int = 200) -> Response:
     switches, rates = desk.store.board()
     health = describe_tools(switches, rates, desk.now())
     found = next((one for one in health if one.tool == scope), ToolHealth(scope, "closed", 0, 0, None))

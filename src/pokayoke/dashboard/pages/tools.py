@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE
 from pokayoke.core.versions.lock import ContractLock, LockEntry, ToolLock, describe_versions
-from pokayoke.dashboard.desk import Desk
+from pokayoke.dashboard.desk import PageDesk
 from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
 from pokayoke.dashboard.trace_index import RunPage, find_percentile, sum_counts
 from pokayoke.errors import PokayokeError
@@ -50,12 +50,12 @@ class ToolFigures(msgspec.Struct, frozen=True):
     p95: int | None = None
 
     @property
-    def refused(self) -> int:
+    def refusal_count(self) -> int:
         """How many were refused."""
         return self.refusals.total()
 
     @property
-    def invalid(self) -> int:
+    def invalid_count(self) -> int:
         """How many had an output that broke its contract."""
         return sum(number for status, number in self.statuses.items() if status in _INVALID)
 
@@ -69,7 +69,7 @@ class ToolRow(msgspec.Struct, frozen=True):
     locked: str
 
 
-def list_tools(desk: Desk, request: Request) -> Response:
+def list_tools(desk: PageDesk, request: Request) -> Response:
     """Show a row for each tool that was called, switched or locked."""
     switches, rates = desk.store.board()
     health = {one.tool: one for one in describe_tools(switches, rates, desk.now())}
@@ -102,7 +102,7 @@ def list_tools(desk: Desk, request: Request) -> Response:
     )
 
 
-def show_tool(desk: Desk, request: Request) -> Response:
+def show_tool(desk: PageDesk, request: Request) -> Response:
     """Show one tool: its figures, its switch, its versions, its latest calls."""
     tool, index = request.path_params["tool"], desk.sources.trace
     switches, rates = desk.store.board()
@@ -143,7 +143,7 @@ def _as_figures(found: dict[str, Counter[str]]) -> ToolFigures:
     )
 
 
-def _read_lock(desk: Desk) -> tuple[ContractLock, str]:
+def _read_lock(desk: PageDesk) -> tuple[ContractLock, str]:
     """Return the lock of contracts, or an empty one and why it cannot be read."""
     if desk.sources.lock is None:
         return ContractLock(), ""
