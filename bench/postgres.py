@@ -50,8 +50,8 @@ def empty_schema() -> Iterator[str | None]:
             conn.execute(f"DROP SCHEMA {name} CASCADE")
 
 
-def open_run(url: str, folder: str) -> pokayoke.Run:
-    """Return a run of one write tool whose ledger is at the URL."""
+def open_run(url: str, folder: str, untrusted: str = "note") -> pokayoke.Run:
+    """Return a run of one write tool whose ledger is at the URL; `untrusted` is the mode, by default the default."""
     answer = Source().output(1_000)
     fields = {"output_schema": OUTPUT, "effect": "write"}
     contract = pokayoke.Contract.from_schema("write_file", INPUT, handler=lambda **_: answer, **fields)
@@ -60,7 +60,7 @@ def open_run(url: str, folder: str) -> pokayoke.Run:
         return answer
 
     also = pokayoke.Contract.from_schema("write_later", INPUT, handler=awaited, **fields)
-    config = {"trace": {"path": f"{folder}/{uuid.uuid4().hex}.jsonl"}}
+    config = {"trace": {"path": f"{folder}/{uuid.uuid4().hex}.jsonl"}, "untrusted": {"mode": untrusted}}
     store = pokayoke.open_store(url, create=True)
     return pokayoke.Guard([contract, also], config=config, store=store).run(run_id=f"bench-{uuid.uuid4().hex}")
 
@@ -161,14 +161,17 @@ def shared(place: Place, effort: Effort) -> Iterator[Goal]:
         if url is None:
             yield Goal("P16", "guarded write on PostgreSQL", None, 4.0, 2.5, note=f"no PostgreSQL at {SERVER}")
             return
-        run = open_run(url, place.root)
-        cases = {"ours": guarded_write(run), "plain": plain_write(url)}
-        got = cpu_side_by_side(cases, 60 if effort.rounds < 10 else 300)
+        run, off = open_run(url, place.root), open_run(url, place.root, "off")
+        cases = {"ours": guarded_write(run), "off": guarded_write(off), "plain": plain_write(url)}
+        got = cpu_side_by_side(cases, 60 if effort.is_quick else 300)
         run.guard.store.close()
+        off.guard.store.close()
         turns = exchanges(url, place.root)
     note = f"{format_us(got['ours'])} over {format_us(got['plain'])}, processor time of this process"
     yield Goal("P16", "guarded write on PostgreSQL, us", got["ours"] * 1e6, 900, 500, note="moves with the machine")
     yield Goal("P16", "the same over insert and update by psycopg", got["ours"] / got["plain"], 4.0, 2.5, note=note)
+    title = "the same without following values (untrusted.mode: off)"
+    yield Goal("-", title, got["off"] / got["plain"], inf, inf, note=format_us(got["off"]))
     yield Goal("P16", "exchanges with the server in a guarded write", turns, 4, 2)
 
 

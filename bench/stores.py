@@ -82,9 +82,9 @@ def many_workers(place: Place, effort: Effort) -> Iterator[Goal]:
         conn.execute("CREATE TABLE ledger (key TEXT PRIMARY KEY, state TEXT, claim_id TEXT, lease REAL, output BLOB)")
     conn.close()
     new, also = new_keys(), new_keys()
-    lock, pairs = threading.Lock(), 100 if effort.rounds < 10 else 200
+    lock, pairs = threading.Lock(), 100 if effort.is_quick else 200
     rounds = []
-    for _ in range(3 if effort.rounds < 10 else 5):
+    for _ in range(3 if effort.is_quick else 5):
         ours = run_together(lambda: lambda: write_pair(store, draw_key(new, lock)), pairs)
         plain = run_together(lambda: build_plain_pair(path, also, lock), pairs)
         rounds.append((pairs_per_second(ours), pairs_per_second(plain), max(ours[0]), max(plain[0])))

@@ -135,17 +135,13 @@ class Outputs:
                     self._mark_joined(number)
             self._join([number for number in numbers if self.is_anchored(number)])
 
-    def read_again(self, start: int) -> Iterator[tuple[Origin, OutputRecord]]:
-        """Yield the records of the outputs from one on, each with how it is to be seen."""
-        for output in self._outputs[start:]:
+    def read_again(self) -> Iterator[tuple[Origin, OutputRecord]]:
+        """Yield every record that was read, with how it is to be seen."""
+        for output in self._outputs:
             left = output.count
             for group in cut_into_records(orjson.loads(output.data)):
                 yield from ((output.origin, record) for record in group[:left])
                 left -= len(group[:left])
-
-    def __len__(self) -> int:
-        """The outputs that hold a record."""
-        return len(self._outputs)
 
     def judge_again(self, before: UserWords, words: UserWords, burned: Collection[str]) -> None:
         """Find anew what the user's words single out, now that they have grown: only where a new word may stand."""

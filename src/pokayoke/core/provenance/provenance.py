@@ -22,7 +22,7 @@ from pokayoke.core.provenance.forms import find_contacts, fold, normal_form
 from pokayoke.core.provenance.labels import ArgumentKind, ToolLabels, name_words
 from pokayoke.core.provenance.outputs import AUTHORED, DIRECTORY, Origin, Outputs
 from pokayoke.core.provenance.private_values import PrivateValues
-from pokayoke.core.provenance.records import RecordField, walk_values
+from pokayoke.core.provenance.records import OutputRecord, RecordField, walk_values
 from pokayoke.core.provenance.user_words import UserWords, find_words, is_bound
 from pokayoke.core.provenance.vocabulary import GATE_ORDER, PRIVATE_NAMES, Act
 
@@ -119,7 +119,8 @@ class Provenance:
         self._trusted: set[str] = set()
         self._burned: set[str] = set()
         self._private = PrivateValues()
-        self._private_outputs = self._private_size = 0  # outputs whose private values are known; bytes of the others
+        self._private_size = 0  # bytes of the outputs whose private values are not known
+        self._asks_private = False  # from the first text on that may leave
         self._waiting: deque[_Taken] = deque()
         self._waiting_size = self._read_size = 0
 
@@ -198,20 +199,27 @@ class Provenance:
                 fold(value) for _, value in walk_values(arguments) if isinstance(value, str) and self.words.has(value)
             ),
         )
-        self._private_size += len(data)
         for record in self._outputs.add(origin, data, self.words, self._burned):
+            if self._asks_private:
+                self._note_private(record, origin)
             if labels.trusted:
                 self._trusted.update([field.form for field in record.fields])
             if labels.makes:
                 self._own.update([field.form for field in record.fields if field.form not in self._burned])
+        if not self._asks_private:
+            self._private_size += len(data)
 
     def _read_private(self) -> None:
         """Find the values that are not for outsiders; only a text that leaves asks for them."""
-        for origin, record in self._outputs.read_again(self._private_outputs):
-            for field in record.fields:
-                if _is_private(field, origin):
-                    self._private.add(field.form, field.key)
-        self._private_outputs, self._private_size = len(self._outputs), 0
+        if not self._asks_private:
+            for origin, record in self._outputs.read_again():
+                self._note_private(record, origin)
+            self._asks_private, self._private_size = True, 0
+
+    def _note_private(self, record: OutputRecord, origin: Origin) -> None:
+        for field in record.fields:
+            if _is_private(field, origin):
+                self._private.add(field.form, field.key)
 
     # -- what is asked ---------------------------------------------------------------------------------
 
