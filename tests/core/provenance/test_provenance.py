@@ -324,6 +324,15 @@ def test_the_oldest_outputs_are_forgotten_before_memory_ends(monkeypatch):
     assert [found.tier_of(value) for value in ("R-1", "R-2")] == ["none", "leaf"]
 
 
+def test_what_a_run_reads_is_bounded_as_a_whole(monkeypatch):
+    """Outputs beyond the bound are not searched, also where each was read in time; their values stand nowhere."""
+    monkeypatch.setattr(provenance_module, "_MOST_READ", 60)
+    found = run("Close it", (READ, {}, [{"id": "R-1", "x": "y" * 30}]))
+    assert found.tier_of("R-1") == "leaf"
+    found.add_call(READ, b"{}", json.dumps([{"id": "R-2", "x": "y" * 30}]).encode(), step=2)
+    assert [found.tier_of(value) for value in ("R-1", "R-2")] == ["leaf", "none"]
+
+
 def test_records_beyond_the_bound_stand_nowhere(monkeypatch):
     """Numbers of records are bounded as well."""
     monkeypatch.setattr(outputs_module, "MOST_NUMBERS", 2)
@@ -357,7 +366,7 @@ def forms(value):
         ({"id": 1, "by": {"x y": 2}}, [[[("id", "1")]], [[("entry", "x y"), ("value", "2")]]]),
         ([[1], [{"a": 2}]], [[[("entry", "1")]], [[("a", "2")]]]),
         ([{"x y": 1}, {"a": 2}], [[[("a", "2")]], [[("entry", "x y"), ("value", "1")]]]),
-        ({"a": None, "b": True, "c": 1}, [[[("c", "1")]]]),
+        ({"a": None, "b": True, "c": 1, "d": " ", "e": "x" * 200}, [[[("c", "1")]]]),
         ({}, []),
         ("text", []),
         (None, []),
