@@ -28,14 +28,14 @@ _WORDS = "Settle REC-1000004 for 12.50, and then the records that wait for a cal
 
 
 def instructions(place: Place, effort: Effort) -> Iterator[Goal]:
-    """Instructions of a call in a run that reads nothing that others wrote, over `untrusted.mode: off`."""
-    for kind in ("read", "write"):
-        title = f"instructions of a clean {kind}, 1 KB / 10 KB, untrusted.mode note over off, per cent added"
+    """Instructions of a read, and of the first write of a run, over `untrusted.mode: off`."""
+    for kind, case, off in (("read", "ours", "off"), ("first write of a run", "first_write", "first_write_off")):
+        title = f"instructions of a {kind}, 1 KB / 10 KB, per cent over untrusted.mode off"
         if not callgrind.is_available():
             yield Goal("U1", title, None, 10, 5, note="valgrind is not here")
             continue
-        ours, off = (callgrind.instructions_per_call(f"{case}_{kind}") for case in ("clean", "off"))
-        yield Goal("U1", title, (ours / off - 1) * 100, 10, 5, note=f"{ours:,.0f} over {off:,.0f}")
+        ours, least = (callgrind.instructions_per_call(one) for one in (case, off))
+        yield Goal("U1", title, (ours / least - 1) * 100, 10, 5, note=f"{ours:,.0f} over {least:,.0f}")
 
 
 class _Reader:
@@ -46,7 +46,9 @@ class _Reader:
         read = pokayoke.Contract.from_schema(
             "list_records", _PART, effect="read", handler=lambda part: self.parts[part], max_chars=2 * _EACH
         )
-        write = pokayoke.Contract.from_schema("settle_record", _CHANGE, effect="write", handler=lambda **_: "done")
+        write = pokayoke.Contract.from_schema(
+            "settle_record", _CHANGE, effect="write", open_world=True, handler=lambda **_: "done"
+        )  # its texts leave, so private values are looked for as well
         self.run = pokayoke.Guard([read, write], config={"untrusted": {"mode": "ask"}}).run("bench", prompt=_WORDS)
         for number in range(len(self.parts)):
             outcome = self.run.call(pokayoke.ToolCall(f"r{number}", "list_records", {"part": number}))
