@@ -200,3 +200,13 @@ async def test_health_needs_nobody_and_says_whether_the_store_answers(store, das
     store.close()
     answer = await visit.get("/healthz")
     assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+
+
+async def test_programs_of_this_machine_read_metrics(store, dashboard):
+    """Without a session, from this machine alone; from elsewhere it takes one."""
+    claim(store, "ab" * 32)
+    answer = await Visit(dashboard.app).get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "pokayoke_" in answer.text
+    assert (await Visit(dashboard.app, "10.1.2.3").get("/metrics")).status_code == 401
+    assert (await Visit(dashboard.app).get("/metrics", host="evil.example")).status_code == 421

@@ -3,20 +3,24 @@
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import pokayoke
 from pokayoke import demo
 from pokayoke.cli.demo import demo as command
 from pokayoke.demo import SCENARIOS, guarded, report, unguarded
 from pokayoke.demo.endpoint import Endpoint, RunLog, estimate_tokens
 from pokayoke.demo.scenario import Scenario, Side, find_number, find_word, judge_side, read_tool_texts, retry_unless
 from pokayoke.demo.world import diff_facts, new_world
+from pokayoke.stores.lists import EffectFilter
 from pokayoke.testing import ask
 
 NAMES = [make().name for make in SCENARIOS]
@@ -92,7 +96,7 @@ def test_the_stale_answer_is_told_as_stale(results):
 def test_a_wrong_effect_behind_the_guard_is_not_passed_over(monkeypatch, capsys):
     """If the guard were nothing but the unguarded loop, the demo would say so and exit with 1."""
     monkeypatch.setattr(
-        guarded, "run_loop", lambda end, tools, world, scenario: unguarded.run_loop(end, tools, scenario.prompt)
+        guarded, "run_loop", lambda end, tools, world, scenario, kept: unguarded.run_loop(end, tools, scenario.prompt)
     )
     assert demo.main(only=["two-amounts"]) == 1
     assert "Not as it should be behind the guard: two-amounts" in capsys.readouterr().out
@@ -291,3 +295,16 @@ def test_it_runs_as_a_module():
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"] is True
+
+
+def test_the_demo_ends_with_the_command_that_shows_its_runs(capsys):
+    """The last line names a ledger and a trace that hold the guarded run, and the dashboard takes both."""
+    assert demo.main(only=["charged-twice"]) == 0
+    words = capsys.readouterr().out.splitlines()[-1].split()
+    store, trace = words[words.index("--store") + 1], words[words.index("--trace") + 1]
+    assert words[words.index("--store") - 1] == "dashboard"
+    opened = pokayoke.open_store(store)
+    assert [record.run_id for record in opened.effects(EffectFilter())]
+    opened.close()
+    assert "charged-twice" in Path(trace).read_text(encoding="utf-8")
+    shutil.rmtree(Path(trace).parent)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 import threading
 import time
@@ -72,6 +73,17 @@ class Access(ABC):
             cookies: of the request.
             address: of the peer.
         """
+
+    def may_scrape(self, address: str) -> bool:
+        """Return whether a peer may read metrics without a session: programs of this machine may.
+
+        Args:
+            address: of the peer.
+        """
+        try:
+            return ipaddress.ip_address(address).is_loopback
+        except ValueError:
+            return False
 
     def sign_csrf(self, session: str) -> str:
         """Return the token that the forms of a session carry."""

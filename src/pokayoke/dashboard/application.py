@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -29,6 +29,7 @@ from pokayoke.dashboard.pages import entry, ledger, now, questions, replay, runs
 from pokayoke.dashboard.trace_index import TraceIndex
 from pokayoke.errors import StoreError
 from pokayoke.runtime.config.config import load_policy
+from pokayoke.runtime.metrics.store import render_store_metrics
 from pokayoke.runtime.threads.clock import Clock, SystemClock
 from pokayoke.runtime.trace.redaction import build_redactor
 from pokayoke.stores import open_store
@@ -136,11 +137,17 @@ def _routes(desk: PageDesk, access: Access, watcher: Watcher) -> list[BaseRoute]
         page("/replay/{name}", replay.show_report),
         page("/setup", setup.show_setup),
         page("/setup", setup.examine_setup, "POST"),
+        page("/metrics", _show_metrics),
         *entry.entry_routes(desk, access),
         Route("/events", events),
         Route("/healthz", health),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
+
+
+def _show_metrics(desk: PageDesk, _: Request) -> Response:
+    text = render_store_metrics(desk.store, desk.now())
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _with_trace(sources: Sources, index: TraceIndex | None) -> Sources:

@@ -114,6 +114,7 @@ class DashboardGate:
         address = (scope.get("client") or ("", 0))[0]
         visitor = self._access.identify(headers, cookies, address)
         is_open = any(path == one or (one.endswith("/") and path.startswith(one)) for one in _OPEN_PATHS)
+        is_open = is_open or (path == "/metrics" and self._access.may_scrape(address))
         if visitor is None and not is_open:
             raise EntryRefused(401, "Nobody has signed in here.")
         if method != "POST":

@@ -203,7 +203,8 @@ class TraceIndex:
 
     def runs(self, page: RunPage) -> list[TracedRun]:
         """Return a page of runs, the latest first."""
-        conditions, values = ["1"], []
+        conditions: list[str] = ["run_id <> ''"]  # alerts and problems of a guard belong to no run
+        values: list[Any] = []
         if page.failed:
             conditions.append("failed > 0")
         if page.start:
@@ -392,9 +393,10 @@ class _Growth:
         self._lines += 1
         code = found.findings[0].code if found.findings else (found.reason or "" if found.event == "stop" else "")
         ends_write = found.event == "tool_result" and found.decision is None
-        if not (ends_write and self._end_write(found, code, place)):
+        is_end = ends_write and self._end_write(found, code, place)
+        if not is_end:
             self._add_call(found, code, place)
-        self._count(found, code, is_end=ends_write)
+        self._count(found, code, is_end=is_end)
 
     def finish(self, done: int) -> None:
         """Write the counts of the chunk."""

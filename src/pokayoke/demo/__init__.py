@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pokayoke.demo import guarded, report, unguarded
 from pokayoke.demo.endpoint import Endpoint, RunLog
+from pokayoke.demo.kept_runs import KeptRuns, keep_runs
 from pokayoke.demo.scenario import Scenario, ScenarioResult, Side, judge_side
 from pokayoke.demo.scenarios import SCENARIOS
 from pokayoke.demo.world import World, diff_facts, new_world
@@ -33,12 +34,17 @@ def select(only: Iterable[str] | None = None) -> list[Scenario]:
     return [scenario for scenario in known if not words or any(word in scenario.name for word in words)]
 
 
-def play(scenario: Scenario) -> ScenarioResult:
-    """Run one scenario against both loops, each in a new world."""
+def play(scenario: Scenario, kept: KeptRuns | None = None) -> ScenarioResult:
+    """Run one scenario against both loops, each in a new world.
+
+    Args:
+        scenario: what to play.
+        kept: where ledger and trace of the guarded run are kept; None keeps nothing.
+    """
     return ScenarioResult(
         scenario,
         unguarded=_play_side(scenario, lambda end, world: unguarded.run_loop(end, world.tools(), scenario.prompt)),
-        guarded=_play_side(scenario, lambda end, world: guarded.run_loop(end, world.tools(), world, scenario)),
+        guarded=_play_side(scenario, lambda end, world: guarded.run_loop(end, world.tools(), world, scenario, kept)),
     )
 
 
@@ -60,13 +66,22 @@ def main(*, json: bool = False, only: Sequence[str] | None = None, verbose: bool
         print(error, file=sys.stderr)  # noqa: T201 - messages go to stderr
         return 2
     begun = time.monotonic()
-    results = [play(scenario) for scenario in report.track_progress(scenarios, quiet=json)]
+    with keep_runs() as kept:
+        results = [_play_kept(scenario, kept) for scenario in report.track_progress(scenarios, quiet=json)]
     seconds = time.monotonic() - begun
     if json:
         report.print_json(results, seconds)
     else:
         report.print_table(results, seconds, verbose=verbose)
+        report.print_command("See the guarded runs in a browser:", kept.command)
     return 0 if all(result.guarded.is_clean for result in results) else 1
+
+
+def _play_kept(scenario: Scenario, kept: KeptRuns) -> ScenarioResult:
+    try:
+        return play(scenario, kept)
+    finally:
+        kept.close_switches()
 
 
 def _play_side(scenario: Scenario, loop: Callable[[Endpoint, World], RunLog]) -> Side:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pokayoke
 from pokayoke.demo.endpoint import MAX_ROUNDS, Endpoint, RunLog
+from pokayoke.demo.kept_runs import KeptRuns
 from pokayoke.demo.scenario import Scenario
 from pokayoke.demo.world import World
 from pokayoke.dropin import check_context
@@ -62,7 +63,13 @@ def tool_declarations(world: World) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], world: World, scenario: Scenario) -> RunLog:
+def run_loop(
+    endpoint: Endpoint,
+    tools: Mapping[str, Callable[..., Any]],
+    world: World,
+    scenario: Scenario,
+    kept: KeptRuns | None = None,
+) -> RunLog:
     """Play a script against the same tools behind a guard.
 
     Args:
@@ -70,6 +77,7 @@ def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], world:
         tools: the functions by name.
         world: where they work; it names the workspace.
         scenario: what the user asks, and what the guard is set to.
+        kept: where ledger and trace are kept; None keeps nothing.
 
     Returns:
         What the model asked for, what it read, and how it ended.
@@ -78,9 +86,11 @@ def run_loop(endpoint: Endpoint, tools: Mapping[str, Callable[..., Any]], world:
     declared = tool_declarations(world)
     contracts = [pokayoke.tool(**declared[name])(function) for name, function in tools.items()]
     mode = {} if scenario.untrusted is None else {"untrusted": {"mode": scenario.untrusted}}
-    guard = pokayoke.Guard(contracts, config={**CONFIG, **mode})
+    trace = {} if kept is None else {"trace": {"path": str(kept.trace)}}
+    store = None if kept is None else kept.store
+    guard = pokayoke.Guard(contracts, config={**CONFIG, **mode, **trace}, store=store)
     log = RunLog(messages=[{"role": "system", "content": endpoint.system}, {"role": "user", "content": prompt}])
-    with guard.run(prompt=prompt) as run:
+    with guard.run(None if kept is None else scenario.name, prompt=prompt) as run:
         for _ in range(MAX_ROUNDS):
             if endpoint.window is not None:
                 log.messages = check_context(log.messages, endpoint.window)

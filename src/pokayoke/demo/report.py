@@ -44,6 +44,11 @@ def print_table(results: Sequence[ScenarioResult], seconds: float, *, verbose: b
         console.print(Text(line))
 
 
+def print_command(reason: str, command: str) -> None:
+    """Print a command to run next, on a line that no console folds."""
+    sys.stdout.write(f"\n{reason}\n  {command}\n")
+
+
 def print_json(results: Sequence[ScenarioResult], seconds: float) -> None:
     """Print all results as one JSON document to stdout."""
     document = {

@@ -96,6 +96,7 @@ def show_event(desk: PageDesk, request: Request) -> Response:
         )  # fmt: skip
     limit = _MOST_ALL if request.query_params.get("all") else words.CLIPPED
     event, places, problems = _read_event(index, call.file, call.place, call.end_file, call.end_place)
+    steps = _describe_steps(event, limit)
     return desk.render(
         request,
         "call",
@@ -105,9 +106,9 @@ def show_event(desk: PageDesk, request: Request) -> Response:
         event=event,
         places=places,
         problems=problems,
-        steps=_describe_steps(event, limit),
+        steps=steps,
         limit=limit,
-        is_cut=limit == words.CLIPPED,
+        is_cut=any(payload.endswith("…") for _, _, payload in steps),
     )
 
 
