@@ -162,7 +162,8 @@ class PageDesk:
             pulse=pulse,
             now=now,
             here=_below(request.url.path, root),
-            address=_below(request.url.path, root) + (f"?{request.url.query}" if request.url.query else ""),
+            address=quote(_below(request.url.path, root), safe="/~:@-._", errors="replace")
+            + (f"?{request.url.query}" if request.url.query else ""),
             age=lambda second: words.show_age(second, now),
             link=build_link,
             **context,

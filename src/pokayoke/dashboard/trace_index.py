@@ -30,7 +30,7 @@ _CHUNK: Final = 4_000_000
 """Bytes that are indexed in one transaction."""
 _LONGEST_LINE: Final = 16_000_000
 _HEAD: Final = 256
-"""Bytes by which a file is known again, beside its number: numbers are used again."""
+"""Bytes at its beginning by which a file is known again, beside its number: numbers are used again."""
 _MOST_BACKUPS: Final = 100
 _LOOK_SECONDS: Final = 0.5
 _BOUNDS: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
@@ -262,14 +262,14 @@ class TraceIndex:
 
     def read_line(self, file: int, place: int) -> tuple[dict[str, Any] | None, str, str]:
         """Return the event of a line, the file in which it lies, and why it cannot be shown, if so."""
-        found = self._fetch("SELECT path, device, inode FROM files WHERE id = ?", [file])
+        found = self._fetch("SELECT path, device, inode, head FROM files WHERE id = ?", [file])
         if not found:
             return None, "", "its file is not indexed any more"
-        path, device, inode = found[0]
+        path, device, inode, head = found[0]
         try:
             with Path(path).open("rb") as opened:
                 now = os.fstat(opened.fileno())
-                if (now.st_dev, now.st_ino) != (device, inode):
+                if (now.st_dev, now.st_ino) != (device, inode) or not _has_head(opened.read(_HEAD), head):
                     return None, path, "the file was rotated away or replaced since it was indexed"
                 opened.seek(place)
                 line = opened.readline(_LONGEST_LINE)
@@ -484,14 +484,14 @@ def find_percentile(classes: Counter[str], share: float) -> int | None:
 
 def _find_file(connection: sqlite3.Connection, path: Path, opened: BinaryIO) -> tuple[int, int]:
     """Return the number of a file and how much of it is indexed; a file that was cut off begins anew."""
-    now = os.fstat(opened.fileno())
-    head = hashlib.sha256(opened.read(_HEAD)).hexdigest() if now.st_size >= _HEAD else ""
+    now, start = os.fstat(opened.fileno()), opened.read(_HEAD)
+    head = f"{len(start)}:{hashlib.sha256(start).hexdigest()}"
     sql = "SELECT id, done, head FROM files WHERE device = ? AND inode = ? ORDER BY id DESC LIMIT 1"
     found = connection.execute(sql, [now.st_dev, now.st_ino]).fetchone()
     cut = 0
     if found is not None:
         file, done, known = found
-        if now.st_size >= done and known in ("", head):
+        if now.st_size >= done and _has_head(start, known):
             connection.execute("UPDATE files SET path = ?, head = ? WHERE id = ?", [str(path), head, file])
             return file, done
         cut = 1
@@ -499,6 +499,12 @@ def _find_file(connection: sqlite3.Connection, path: Path, opened: BinaryIO) -> 
     sql = "INSERT INTO files VALUES (NULL, ?, ?, ?, ?, 0, 0, NULL, 0, ?)"
     inserted = connection.execute(sql, [str(path), now.st_dev, now.st_ino, head, cut])
     return int(inserted.lastrowid or 0), 0
+
+
+def _has_head(start: bytes, known: str) -> bool:
+    """Return whether a file begins as it did when it was indexed, as far as it reached then."""
+    length, _, digest = known.partition(":")
+    return hashlib.sha256(start[: int(length)]).hexdigest() == digest
 
 
 def _as_call(row: Sequence[Any]) -> TracedCall:
