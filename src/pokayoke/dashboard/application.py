@@ -105,16 +105,6 @@ def _routes(desk: PageDesk, access: Access, watcher: Watcher) -> list[BaseRoute]
 
         return Route(path, endpoint, methods=list(methods or ("GET",)))
 
-    async def events(_: Request) -> Response:
-        return StreamingResponse(watcher.stream(), media_type="text/event-stream")
-
-    def health(_: Request) -> Response:
-        try:
-            desk.store.pulse(desk.now())
-        except Exception as error:  # noqa: BLE001 - a store may raise anything; this says that it does
-            return JSONResponse({"status": "unavailable", "store": type(error).__name__}, 503)
-        return JSONResponse({"status": "ok"})
-
     return [
         page("/", now.show_now),
         page("/switches", switches.show_switch),
@@ -139,10 +129,23 @@ def _routes(desk: PageDesk, access: Access, watcher: Watcher) -> list[BaseRoute]
         page("/setup", setup.examine_setup, "POST"),
         page("/metrics", _show_metrics),
         *entry.entry_routes(desk, access),
-        Route("/events", events),
-        Route("/healthz", health),
+        *_program_routes(desk, watcher),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
+
+
+def _program_routes(desk: PageDesk, watcher: Watcher) -> list[Route]:
+    async def events(_: Request) -> Response:
+        return StreamingResponse(watcher.stream(), media_type="text/event-stream")
+
+    def health(_: Request) -> Response:
+        try:
+            desk.store.pulse(desk.now())
+        except Exception as error:  # noqa: BLE001 - a store may raise anything; this says that it does
+            return JSONResponse({"status": "unavailable", "store": type(error).__name__}, 503)
+        return JSONResponse({"status": "ok"})
+
+    return [Route("/events", events), Route("/healthz", health)]
 
 
 def _show_metrics(desk: PageDesk, _: Request) -> Response:
