@@ -15,6 +15,11 @@ import threading
 import time
 from urllib.parse import quote
 
+from pokayoke.runtime.approvals.approvals import Approvals
+from pokayoke.runtime.approvals.signature import secrets_from_environment, sign
+from pokayoke.runtime.config.config import load_policy
+from pokayoke.runtime.trace.redaction import build_redactor
+
 LETTERS = string.ascii_letters + string.digits
 
 
@@ -120,22 +125,25 @@ def forms(secret):
 
 def served_questions(store):
     """What `pokayoke approvals serve` answers a signed request for the waiting questions of a store."""
-    from pokayoke.cli.approvals.server import open_server  # noqa: PLC0415 - the command line is not loaded for all
-    from pokayoke.runtime.approvals.signature import secret_from_environment, sign  # noqa: PLC0415 - as above
+    from pokayoke.dashboard.machine import SignedApprovals  # noqa: PLC0415 - an extra
+    from pokayoke.dashboard.serve import build_server, listen_on  # noqa: PLC0415 - as above
 
-    with open_server(store, "127.0.0.1:0", None) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    secrets, ready = secrets_from_environment(), threading.Event()
+    endpoint = SignedApprovals(Approvals(store), secrets, build_redactor(load_policy(None).trace), print)
+    with listen_on("127.0.0.1:0", "--listen") as listening:
+        server = build_server(endpoint, ready=ready.set)
+        thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
         thread.start()
-        connection = http.client.HTTPConnection(*server.address, timeout=30)
+        assert ready.wait(30)
+        connection = http.client.HTTPConnection("127.0.0.1", listening.getsockname()[1], timeout=30)
         try:
-            stamps = sign(secret_from_environment(), "GET", "/approvals", b"", time.time())
-            connection.request("GET", "/approvals", headers=stamps)
+            connection.request("GET", "/approvals", headers=sign(secrets, "msg-1", b"", time.time()))
             answer = connection.getresponse()
             assert answer.status == 200
             return str(answer.headers).encode() + answer.read()
         finally:
             connection.close()
-            server.shutdown()
+            server.should_exit = True
             thread.join(30)
 
 
