@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge, Endorsement
 from pokayoke.core.ledger.records import Claim, Resolution, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import Taint, latch, step_down_to
@@ -281,6 +281,26 @@ def test_a_question_waits_and_is_answered(store):
     (line,) = store.audit()
     assert (line.kind, line.subject, line.by, line.reason) == ("approved", "a1", "ann", "fine \x00")
     assert line.data == {"tool": "pay", "run_id": "r"}
+
+
+def test_a_second_person_decides(site):
+    """The first yes is kept across processes and audited, one person twice is refused, and the second person decides."""
+    store, asked = site.open(), msgspec.structs.replace(QUESTION, approvers=2)
+    asking = request(approval=asked)
+    assert store.admit(asking).kind == "pending"
+    assert store.approvals() == (asked,)
+    half = store.answer("a1", approved=True, by="ann", reason="fine \x00", now=110.0)
+    assert (half.status, half.by, half.first) == ("waiting", None, Endorsement("ann", "fine \x00", 110.0))
+    assert store.answer("a1", approved=True, by="ann", reason="fine \x00", now=110.0) == half  # its receipt was lost
+    other = site.open()
+    assert (other.approvals(), other.approval("a1")) == ((half,), half)
+    assert other.admit(asking).kind == "pending"
+    with pytest.raises(StoreError, match="a second person"):
+        other.answer("a1", approved=True, by="Ann", reason="again", now=111.0)
+    done = other.answer("a1", approved=True, by="bob", reason="me too", now=112.0)
+    assert (done.status, done.by, done.first.by) == ("approved", "bob", "ann")
+    assert store.admit(asking).kind == "execute"
+    assert [(line.kind, line.by) for line in store.audit()] == [("endorsed", "ann"), ("approved", "bob")]
 
 
 def test_one_yes_starts_one_read(store):

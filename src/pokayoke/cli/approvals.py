@@ -115,6 +115,8 @@ def show_approval(
         ("run", approval.run_id),
         ("asked", format_time(approval.asked_at)),
         ("expires", format_time(approval.expires_at)),
+        ("approvers", "two different people" if approval.approvers > 1 else ""),
+        ("first", _describe_first(approval)),
         ("answered", _describe_answer(approval)),
     ]
     for line in format_table([(name, value) for name, value in facts if value]):
@@ -138,6 +140,14 @@ def _describe_answer(approval: Approval) -> str:
     return f"{format_time(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
 
 
+def _describe_first(approval: Approval) -> str:
+    """Return when, by whom and why the first of two approvals was given; an empty text if there is none."""
+    if approval.first is None:
+        return ""
+    reason = f": {approval.first.reason}" if approval.first.reason else ""
+    return f"{format_time(approval.first.at)} by {approval.first.by}{reason}"
+
+
 @app.command()
 def approve(
     approval_id: IdArgument,
@@ -147,7 +157,7 @@ def approve(
     json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Approve. The same call then runs when it is sent again.
+    """Approve. The same call then runs when it is sent again, or waits for a second person if it needs two.
 
     pokayoke approvals approve ap-4f1c9a --by ann
     """
@@ -236,6 +246,8 @@ def _record_answer(
         require_id_digits(approval_id, found.id)
         known = redact_question(Approvals(ledger).answer(found.id, approved=approved, by=by, reason=reason), redactor)
     said = f"{known.id} is {known.status} by {known.by}; {known.consequence}"
+    if known.status == "waiting":
+        said = f"{known.id} is approved by {by}, and waits for a second person"
     print_data(as_json(struct_to_dict(known)) if json else escape_text(said))
 
 

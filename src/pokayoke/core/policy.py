@@ -185,6 +185,19 @@ class WebhookPolicy(_Options, frozen=True, kw_only=True):
     """Deadline of one attempt, in seconds. No call waits for it."""
 
 
+class AmountApproval(_Options, frozen=True, kw_only=True):
+    """An amount above which calls of a tool need approval."""
+
+    tool: str
+    """The tool."""
+    field: str
+    """The argument that is an amount; its declared default counts if a call leaves it out."""
+    above: Annotated[float, Meta(ge=0.0)]
+    """Calls with a larger amount need approval; so does one that cannot be measured."""
+    approvers: Literal[1, 2] = 1
+    """How many different people have to approve."""
+
+
 class ApprovalPolicy(_Options, frozen=True, kw_only=True):
     """Which calls a person must approve."""
 
@@ -192,6 +205,10 @@ class ApprovalPolicy(_Options, frozen=True, kw_only=True):
     """Tools whose calls need approval, in addition to those whose contract says so."""
     effects: tuple[Literal["write", "destructive"], ...] = ()
     """Effects whose calls need approval."""
+    amounts: tuple[AmountApproval, ...] = ()
+    """Amounts above which calls need approval, for tools whose calls do not need it anyway."""
+    second_approver: tuple[str, ...] = ()
+    """Tools whose questions two different people have to approve, whatever asks them."""
     expires_seconds: Seconds = 86_400.0
     """Seconds that a question stays open; then it counts as refused."""
     webhook: WebhookPolicy = WebhookPolicy()

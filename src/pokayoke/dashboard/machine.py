@@ -114,7 +114,8 @@ class SignedApprovals:
                 known = self._approvals.answer(approval_id, approved=approved, by=by, reason=reason)
             except StoreError:  # it was answered meanwhile, or it has expired
                 known = self._approvals.get(approval_id)
-        if not (known.granted if approved else known.status == "denied"):
+        is_first = approved and known.first is not None and known.first.by == by  # another person decides
+        if not (known.granted or is_first if approved else known.status == "denied"):
             raise RequestRefused(409, f"{approval_id} is {known.status} already")
         return {"id": known.id, "status": known.status, "by": known.by}
 

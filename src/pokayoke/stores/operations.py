@@ -16,7 +16,8 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from pokayoke.core.ledger import admission
-from pokayoke.core.ledger.admission import AdmissionRequest, Approval, LimitUsage, StoredState
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Endorsement, LimitUsage, StoredState
+from pokayoke.core.ledger.approval_answer import apply_answer
 from pokayoke.core.ledger.records import Admission, Record, Resolution, Settlement, SettleResult
 from pokayoke.core.ledger.transitions import resolve_by_person, settle
 from pokayoke.core.state.kill_switch import OutputObservation, Switch, SwitchState, count_outputs, flip_switch
@@ -167,28 +168,23 @@ def propose_operation(approval: Approval) -> Operation[None]:
 def answer_operation(approval_id: str, *, approved: bool, by: str, reason: str, now: float) -> Operation[Approval]:
     """Answer a waiting question."""
     status: Literal["approved", "denied"] = "approved" if approved else "denied"
+    ours = Endorsement(by, reason, now)
 
     def decide_writes(books: ReadRows) -> tuple[WriteSet, Approval]:
         known = books.approval
         if known is None:
             raise StoreError(f"there is no approval {approval_id!r}; `pokayoke approvals list` shows those that wait")
-        if (known.status, known.by, known.decided_at) == (status, by, now):
+        is_ours = (known.status, known.by, known.decided_at) == (status, by, now) or (approved and known.first == ours)
+        if is_ours:
             return NO_WRITES, known  # our own answer, whose receipt was lost
-        known = known.at(now)
-        if known.status != "waiting":
-            raise StoreError(f"approval {approval_id!r} {_closed_reason(known)}")
-        after = msgspec.structs.replace(known, status=status, by=by, reason=reason, decided_at=now)
-        entry = AuditEntry(now, status, approval_id, by, reason, {"tool": known.tool, "run_id": known.run_id})
+        after = apply_answer(known, approved=approved, by=by, reason=reason, now=now)
+        if isinstance(after, str):
+            raise StoreError(after)
+        kind = "endorsed" if after.status == "waiting" else status
+        entry = AuditEntry(now, kind, approval_id, by, reason, {"tool": known.tool, "run_id": known.run_id})
         return WriteSet(approval=after, entries=(entry,)), after
 
     return Operation("answer", ReadSet(approval=approval_id), decide_writes)
-
-
-def _closed_reason(approval: Approval) -> str:
-    """Return why a question takes no answer any more, and what that means for its call."""
-    if approval.status == "expired":
-        return "is expired already; the call has to ask again"
-    return f"is {approval.status} already, by {approval.by}; {approval.consequence}"
 
 
 def decide_operation(decision: Resolution) -> Operation[Record]:

@@ -16,7 +16,9 @@ from pokayoke.core.ledger.records import RecordState
 from pokayoke.core.state.run_state import RunState
 
 RunChange = Callable[[RunState], RunState]
-EntryKind = Literal["late_effect", "decided", "approved", "denied", "switch", "compensated", "pruned", "reconciled"]
+EntryKind = Literal[
+    "late_effect", "decided", "approved", "endorsed", "denied", "switch", "compensated", "pruned", "reconciled"
+]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +26,8 @@ class AuditEntry(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         at: wall-clock second.
-        kind: late_effect, decided, approved, denied, switch, compensated, pruned or reconciled.
+        kind: late_effect, decided, approved, endorsed (the first yes of two), denied, switch, compensated, pruned or
+            reconciled.
         subject: a ledger key, an approval's id, a switch's scope, or the tool whose effects were reconciled (`*`: all).
         by: the person; `pokayoke` for what happened automatically.
         reason: why.

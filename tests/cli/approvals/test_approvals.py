@@ -185,6 +185,19 @@ def test_the_server_says_where_it_is_while_it_runs(shell, ledger):
             server.kill()
 
 
+def test_a_second_person_has_to_approve(shell, ledger):
+    """The first yes is shown and waits, the same person again is refused, and the second one decides."""
+    one = asked(ledger, approvers=2)
+    first = shell("approvals", "approve", one, "--by", "ann", "--reason", "fine")
+    assert (first.returncode, first.stdout) == (0, f"{one} is approved by ann, and waits for a second person\n")
+    shown = shell("approvals", "show", one).stdout
+    assert "two different people" in shown
+    assert "by ann: fine" in shown
+    again = shell("approvals", "approve", one, "--by", "Ann")
+    assert (again.returncode, "a second person" in again.stderr) == (2, True)
+    assert "is approved by bob" in shell("approvals", "approve", one, "--by", "bob").stdout
+
+
 # -- the server --------------------------------------------------------------------------------------
 
 
@@ -291,6 +304,15 @@ def test_only_what_is_signed_now_and_for_this_question_counts(client, ledger, ho
         {"error": "the signature does not hold: see the guide on approvals for what is signed"},
     )
     assert status_of(ledger, one) == ("waiting", None)
+
+
+def test_two_people_answer_over_http(client, ledger):
+    """The first signed yes waits, the same again is harmless and no second one, and another person decides."""
+    one = asked(ledger, 1, approvers=2)
+    for _ in range(2):
+        assert client(f"/approvals/{one}", YES) == (200, {"id": one, "status": "waiting", "by": None})
+    assert [(found["approvers"], found["approved_by"]) for found in client("/approvals")[1]] == [(2, "bob")]
+    assert client(f"/approvals/{one}", YES | {"by": "ann"}) == (200, {"id": one, "status": "approved", "by": "ann"})
 
 
 def test_a_yes_to_one_question_is_none_to_another(client, ledger):

@@ -4,7 +4,7 @@ import pytest
 
 from pokayoke import Contract
 from pokayoke.core.catalogue.unknown_names import unknown_names, unknown_sources
-from pokayoke.core.policy import AccessPolicy, ApprovalPolicy, LimitPolicy, Policy
+from pokayoke.core.policy import AccessPolicy, AmountApproval, ApprovalPolicy, LimitPolicy, Policy
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
 PATTERN = {"type": "object", "patternProperties": {"^sum": {"type": "number"}}}
@@ -22,6 +22,11 @@ def limited(**fields):
     return Policy(limits=(LimitPolicy(calls=1), LimitPolicy(**fields)))
 
 
+def above(**fields):
+    """A policy that asks above an amount."""
+    return Policy(approvals=ApprovalPolicy(amounts=(AmountApproval(above=1.0, **fields),)))
+
+
 @pytest.mark.parametrize(
     ("policy", "place", "meant"),
     [
@@ -29,6 +34,9 @@ def limited(**fields):
         (Policy(access=AccessPolicy(deny=("Delete-User",))), ("access", "deny", 0), "delete_user"),
         (Policy(access=AccessPolicy(roles={"refnud": ("a",)})), ("access", "roles", "refnud"), "refund"),
         (Policy(approvals=ApprovalPolicy(tools=("REFUND",))), ("approvals", "tools", 0), "refund"),
+        (Policy(approvals=ApprovalPolicy(second_approver=("refnd",))), ("approvals", "second_approver", 0), "refund"),
+        (above(tool="refnd", field="amount"), ("approvals", "amounts", 0, "tool"), "refund"),
+        (above(tool="refund", field="amuont"), ("approvals", "amounts", 0, "field"), "amount"),
         (limited(tool="refunds", calls=1), ("limits", 1, "tool"), "refund"),
         (limited(tool="refund", amount=1, field="amuont"), ("limits", 1, "field"), "amount"),
         (limited(amount=1, field="amuont"), ("limits", 1, "field"), "amount"),

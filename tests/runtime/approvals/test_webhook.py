@@ -134,7 +134,7 @@ def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
     assert event["data"] == {
         "id": "ap-1", "kind": "call", "status": "waiting", "tool": "pay", "contract": "pay@1", "run": "r1",
         "arguments": {"to": "ann", "password": "[redacted]", "iban": "[redacted]"},
-        "asked": QUESTION.asked_at, "expires": QUESTION.expires_at, "why": [],
+        "asked": QUESTION.asked_at, "expires": QUESTION.expires_at, "why": [], "approvers": 1, "approved_by": None,
     }  # fmt: skip
     assert path == "/hook?team=a"
     assert headers[ID] == f"ap-1-{int(QUESTION.asked_at)}"

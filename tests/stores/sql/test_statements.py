@@ -111,9 +111,8 @@ def test_a_row_has_a_column_for_each_field(db):
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     }
     assert columns["pokayoke_records"] == set(Record.__struct_fields__)
-    assert columns["pokayoke_approvals"] == set(Approval.__struct_fields__) - {"by", "marks", "why"} | {
-        "decider"
-    }  # marks and why: with the arguments
+    with_arguments = {"marks", "why", "approvers", "first"}
+    assert columns["pokayoke_approvals"] == set(Approval.__struct_fields__) - {"by"} - with_arguments | {"decider"}
     assert columns["pokayoke_audit"] == {"number", "at", "kind", "subject", "who", "reason", "data"}
 
 

@@ -106,8 +106,8 @@ class ToolNodeCall:
         if isinstance(found, Finding):
             return
         contract, tool = found.contract, request.tool
-        self._asks = found.asks
-        self._resumes = (found.asks or contract.effect != "read") and _is_resumed()
+        self._asks = found.approval_rule.may_ask
+        self._resumes = (self._asks or contract.effect != "read") and _is_resumed()
         if tool is None or tool.name != contract.name:  # the model has spelt the name differently
             tool = next((one for one in request.runtime.tools if one.name == contract.name), None)
         if tool is not None or (contract.handler is None and contract is not adapter_run.run.guard.pager):
@@ -270,7 +270,8 @@ class ToolNodeCall:
         others = [call for call in siblings or () if read_field(call, "id") != self._request.tool_call["id"]]
         plans = (self._adapter_run.run.snapshot.find_plan(read_field(call, "name") or "") for call in others)
         return siblings is not None and not any(
-            not isinstance(plan, Finding) and (plan.asks or plan.contract.effect != "read") for plan in plans
+            not isinstance(plan, Finding) and (plan.approval_rule.may_ask or plan.contract.effect != "read")
+            for plan in plans
         )
 
     def _is_alone(self) -> bool:

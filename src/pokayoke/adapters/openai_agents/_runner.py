@@ -159,7 +159,7 @@ class GuardedRunner:
         if inner is not None and getattr(type(inner), "guarded_by", None) is None and _can_act(inner):
             raise UsageError(f"the agent behind {name} is not guarded: make it by runner.guarded(agent).as_tool(...)")
         output = plan.contract.output
-        asks = plan.asks or (plan.contract.effect != "read" and plan.contract.repeat_rule == "once")
+        asks = plan.approval_rule.may_ask or (plan.contract.effect != "read" and plan.contract.repeat_rule == "once")
         return guard_tool(tool, asks=asks, typed=output is not None and not may_be_media(output.raw))
 
     def _guard_handoff(self, one: Any, done: dict[int, Any]) -> Any:

@@ -37,6 +37,15 @@ def unknown_names(
     for place, name in named_tools(policy):
         if name not in known:
             yield place, f"names {name!r}, which matches no tool, so it has no effect. {did_you_mean([name], names)}"
+    for number, one in enumerate(policy.approvals.amounts):
+        meant = [contract for contract in contracts if contract.name == one.tool]
+        asked = LimitPolicy(tool=one.tool, field=one.field, amount=one.above)
+        if (
+            meant
+            and (wrong := _limit_field_problem(asked, one.field, meant, "a person would be asked about every call"))
+            is not None
+        ):
+            yield ("approvals", "amounts", number, "field"), wrong
     for number, limit in enumerate(policy.limits):
         limited = [contract for contract in contracts if limit.tool in ("*", contract.name)]
         wrong = _limit_field_problem(limit, limit.field, limited) if limit.field is not None and limited else None
@@ -72,11 +81,18 @@ def named_tools(policy: Policy) -> Iterator[tuple[Place, str]]:
     yield from ((("access", "roles", name), name) for name in access.roles)
     yield from ((("approvals", "tools", number), name) for number, name in enumerate(policy.approvals.tools))
     yield from ((("untrusted", "tools", name), name) for name in policy.untrusted.tools)
+    approvals = policy.approvals
+    yield from ((("approvals", "amounts", number, "tool"), one.tool) for number, one in enumerate(approvals.amounts))
+    yield from (
+        (("approvals", "second_approver", number), name) for number, name in enumerate(approvals.second_approver)
+    )
     limits = enumerate(policy.limits)
     yield from ((("limits", number, "tool"), limit.tool) for number, limit in limits if limit.tool != "*")
 
 
-def _limit_field_problem(limit: LimitPolicy, field: str, limited: Sequence[Contract]) -> str | None:
+def _limit_field_problem(
+    limit: LimitPolicy, field: str, limited: Sequence[Contract], follows: str = "it limits nothing"
+) -> str | None:
     """Return the problem of a limit's field if none of the limited tools has that argument."""
     known: set[str] = set()
     for contract in limited:
@@ -86,4 +102,4 @@ def _limit_field_problem(limit: LimitPolicy, field: str, limited: Sequence[Contr
             return None
         known.update(arguments)
     whose = "no tool has" if limit.tool == "*" else f"{limit.tool} does not have"
-    return f"counts {field!r}, which {whose}: it limits nothing. {did_you_mean([field], known)}"
+    return f"counts {field!r}, which {whose}: {follows}. {did_you_mean([field], known)}"

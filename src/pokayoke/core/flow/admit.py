@@ -147,8 +147,9 @@ def _request_effect(
 ) -> Generator[Step, Any, tuple[AdmissionRequest, Admission]]:
     """Ask the ledger, and a person where that is needed, whether an effect may happen."""
     question, sources = None, prepared.sources
-    if plan.asks or wish.asks or (sources is not None and sources.decision != "allow"):
-        question = build_approval(prepared, plan.contract, env, wish.number, wish.earlier)
+    is_asked = wish.asks or (sources is not None and sources.decision != "allow")
+    if approvers := plan.approval_rule.count_approvers(prepared.arguments or {}, is_asked=is_asked):
+        question = build_approval(prepared, plan.contract, env, wish, approvers)
     request = _build_request(prepared, plan, env, wish.claim, question)
     # What policy refuses runs only if a person has said yes to this very call before; nobody is asked anew.
     if wish.resumes or (sources is not None and sources.decision == "refuse"):

@@ -16,10 +16,12 @@ from pokayoke.core.call import UNDECLARED, CorrectionKind, Finding
 from pokayoke.core.catalogue.catalogue import Catalogue
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.contract.limits import contract_limits, default_amounts
+from pokayoke.core.gate.approval_rule import ApprovalRule
 from pokayoke.core.gate.rules import Principal, Rule, access_finding, access_rule, rules_for
 from pokayoke.core.output.last_known_good import keeps_last_good
 from pokayoke.core.policy import (
     AccessPolicy,
+    ApprovalPolicy,
     BudgetPolicy,
     IntakePolicy,
     LimitPolicy,
@@ -48,6 +50,7 @@ class CallPlan(msgspec.Struct, frozen=True):
         limits: the limits that count its calls.
         default_amounts: what counts for the limited arguments that a call leaves out.
         asks: True if a person must approve each call.
+        approval_rule: which calls need approval, and of how many people.
         trust: what the label of its output says: `checked` against a contract, or `unchecked`.
         keeps: True if a valid output may stand in for a later one that is not.
         labels: what the tool is to provenance.
@@ -71,6 +74,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     limits: tuple[LimitPolicy, ...]
     default_amounts: Mapping[str, Any]
     asks: bool
+    approval_rule: ApprovalRule
     trust: str
     keeps: bool
     labels: ToolLabels
@@ -213,12 +217,24 @@ def untrusted_mode(contract: Contract, labels: ToolLabels, policy: Policy) -> tu
     return "note", False
 
 
+def _approval_rule(contract: Contract, approvals: ApprovalPolicy, *, asks: bool) -> ApprovalRule:
+    """Return which calls of a contract need approval.
+
+    Raises:
+        ContractError: an amount cannot be measured, or nobody knows what it is where a call leaves it out.
+    """
+    amounts = tuple(one for one in approvals.amounts if one.tool == contract.name)
+    measured = tuple(LimitPolicy(tool=one.tool, field=one.field, amount=one.above) for one in amounts)
+    return ApprovalRule(asks, amounts, default_amounts(contract, measured), contract.name in approvals.second_approver)
+
+
 def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy, labels: ToolLabels) -> CallPlan:
     reads = contract.effect == "read"
     approvals = policy.approvals
     # Monitor mode lets every readable call run; only the ledger stays, against second effects.
     enforced = policy.mode == "enforce"
     asks = contract.approval or contract.name in approvals.tools or contract.effect in approvals.effects
+    rule = _approval_rule(contract, approvals, asks=asks) if enforced else ApprovalRule()
     limits = (
         (*contract_limits(contract), *(x for x in policy.limits if x.tool in ("*", contract.name))) if enforced else ()
     )
@@ -233,14 +249,15 @@ def _build_plan(contract: Contract, policy: Policy, who: AccessPolicy, labels: T
         rules_if_certain=(*(() if access is None else (access,)), *rules_for(contract, policy, certain=True)),
         limits=limits,
         default_amounts=default_amounts(contract, limits),
-        asks=asks and enforced,
+        asks=rule.always,
+        approval_rule=rule,
         trust="unchecked" if contract.unchecked else "checked",
         keeps=keeps_last_good(contract),
         labels=labels,
         untrusted=untrusted,
         is_untrusted_declared=is_declared,
         judges_sources=judges,
-        needs_no_admission=reads and not limits and not (asks and enforced),
+        needs_no_admission=reads and not limits and not rule.may_ask,
         retry=contract.retry or (policy.retry if reads else _NO_RETRY),
         intake=policy.validation.intake,
         output=policy.validation.tool_output,

@@ -271,7 +271,8 @@ def verdict_under(prepared: PreparedCall, state: RunState) -> Verdict:
     halted = block_finding(state, contract.effect, contract.sources)
     if halted is not None:
         return verdict_of(prepared, "stop" if halted.code == "run_stopped" else "refuse", halted)
-    decision: Decision = "ask" if prepared.plan.asks else "allow"
+    asks = prepared.plan.approval_rule.count_approvers(prepared.arguments or {}) > 0
+    decision: Decision = "ask" if asks else "allow"
     if (sources := prepared.sources) is not None and sources.decision != "allow":
         refused = sources.decision == "refuse"
         return verdict_of(prepared, sources.decision, sources.finding(contract.name) if refused else None)

@@ -16,16 +16,16 @@ from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.states import PreparedCall
 from pokayoke.core.json.canonical import sha256_hex
 from pokayoke.core.ledger.admission import Approval, approval_fingerprint
-from pokayoke.core.ledger.records import Record
 from pokayoke.core.redaction.known_secrets import KnownSecrets
 from pokayoke.core.state.run_state import RunState, Taint, unlatch
 
 if TYPE_CHECKING:
+    from pokayoke.core.flow.effect_chain import EffectWish
     from pokayoke.core.redaction.redactor import Redactor
 
 
 def build_approval(
-    prepared: PreparedCall, contract: Contract, env: CallEnvironment, occurrence: int, repeated: Record | None = None
+    prepared: PreparedCall, contract: Contract, env: CallEnvironment, wish: EffectWish, approvers: int
 ) -> Approval:
     """Return the question whether a call may run.
 
@@ -33,11 +33,11 @@ def build_approval(
         prepared: the call.
         contract: its tool's contract.
         env: its environment.
-        occurrence: how many equal effects come before it.
-        repeated: the equal effect that it would repeat, or None.
+        wish: which of equal effects it would be.
+        approvers: how many people have to approve.
     """
     scope = env.claimant.scope(contract) or ("run", env.run_id)
-    mark = approval_fingerprint(contract.id, scope, prepared.args_hash, occurrence, repeated)
+    mark = approval_fingerprint(contract.id, scope, prepared.args_hash, wish.number, wish.earlier)
     return Approval(
         id=f"ap-{mark[:24]}",
         fingerprint=mark,
@@ -50,6 +50,7 @@ def build_approval(
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         marks=contract.redact,
         why=_describe_sources(prepared, contract, env),
+        approvers=approvers,
     )
 
 
@@ -93,7 +94,7 @@ def redact_question(approval: Approval, redactor: Redactor) -> Approval:
         approval: the question.
         redactor: removes the secrets.
     """
-    seen, marks = KnownSecrets(), approval.marks
+    seen, marks, first = KnownSecrets(), approval.marks, approval.first
 
     def hide_in(text: str) -> str:
         return redactor.redact_text(text, marks=marks, seen=seen)
@@ -106,6 +107,7 @@ def redact_question(approval: Approval, redactor: Redactor) -> Approval:
         run_id=hide_in(approval.run_id),
         why=tuple(map(hide_in, approval.why)),
         reason=None if approval.reason is None else hide_in(approval.reason),
+        first=first and msgspec.structs.replace(first, reason=hide_in(first.reason)),
     )
 
 

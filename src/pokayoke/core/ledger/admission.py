@@ -51,6 +51,20 @@ class LimitUsage(msgspec.Struct, frozen=True, gc=False):
     amount: float = 0.0
 
 
+class Endorsement(msgspec.Struct, frozen=True, gc=False):
+    """The first of two answers that a question needs.
+
+    Args:
+        by: who approved.
+        reason: why.
+        at: wall-clock second.
+    """
+
+    by: str
+    reason: str
+    at: float
+
+
 class Approval(msgspec.Struct, frozen=True, gc=False):
     """A question to a person, bound to one call by a fingerprint of tool, version and arguments.
 
@@ -70,6 +84,8 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         decided_at: wall-clock second of the decision.
         marks: names that the tool's contract marks as secret, for those who show the question to others.
         why: why the question is asked, in sentences; () if every call of the tool is asked about.
+        approvers: how many different people have to approve: 1 or 2.
+        first: the first approval, where a second one is needed.
     """
 
     id: str
@@ -87,6 +103,8 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     decided_at: float | None = None
     marks: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
+    approvers: int = 1
+    first: Endorsement | None = None
 
     @property
     def granted(self) -> bool:
@@ -212,7 +230,8 @@ def _mode_or_switch_finding(request: AdmissionRequest, held: StoredState) -> Fin
 
 
 def _check_approval(asked: Approval, known: Approval | None, now: float) -> AdmissionResult | None:
-    if known is None or known.status == "used":
+    # A yes of fewer people than are needed by now is none.
+    if known is None or known.status == "used" or (known.approvers < asked.approvers and known.status != "denied"):
         return AdmissionResult(Admission("pending", _awaiting_finding(asked), approval=asked.id), approval=asked)
     status = known.at(now).status
     if status == "approved":
@@ -238,10 +257,16 @@ def _awaiting_finding(approval: Approval) -> Finding:
     return Finding(
         code="awaiting_approval",
         blame="policy",
-        message=f"{approval.tool} needs approval {approval.id}",
+        message=f"{approval.tool} needs approval {approval.id}{_second_approver(approval)}",
         hint=f"{approval.tool} waits for a person's approval. Nothing was executed. Do not send it again now.",
         data={"approval": approval.id},
     )
+
+
+def _second_approver(approval: Approval) -> str:
+    if approval.approvers == 1:
+        return ""
+    return " of two people" if approval.first is None else f" of a second person, beside {approval.first.by}"
 
 
 def _denied_finding(approval: Approval) -> Finding:

@@ -61,7 +61,10 @@ class Approvals:
         return found.at(self._clock.now())
 
     def approve(self, approval_id: str, *, by: str = "unnamed", reason: str = "") -> Approval:
-        """Approve. The same call then runs when it is sent again. Errors as in `answer`."""
+        """Approve. The same call then runs when it is sent again; one that needs two people waits for the second.
+
+        Errors as in `answer`.
+        """
         return self.answer(approval_id, approved=True, by=by, reason=reason)
 
     def deny(self, approval_id: str, *, by: str = "unnamed", reason: str = "") -> Approval:
@@ -72,7 +75,8 @@ class Approvals:
         """Answer a question. Approving a review opens the latch of its run in the same transaction.
 
         Raises:
-            StoreError: there is no such question, there are several, or it no longer waits.
+            StoreError: there is no such question, there are several, it no longer waits, or it needs a second person
+                and this is the first one again.
             UsageError: the id is not a text.
         """
         approval_id, now = as_text_id(approval_id, "approval_id"), self._clock.now()

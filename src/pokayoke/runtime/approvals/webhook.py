@@ -284,6 +284,8 @@ def question_data(approval: Approval, redactor: Redactor) -> dict[str, Any]:
         "contract": shown.contract,
         "arguments": shown.arguments,
         "why": shown.why,
+        "approvers": shown.approvers,
+        "approved_by": shown.first.by if shown.first else None,
         "run": shown.run_id,
         "asked": shown.asked_at,
         "expires": shown.expires_at,
