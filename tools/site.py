@@ -77,7 +77,8 @@ def plain_fences(text: str) -> str:
 def declared_address() -> str | None:
     """Return the address of the site, which [project.urls] in pyproject.toml declares; None until it does."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project.get("urls", {}).get("Documentation")
+    address: str | None = project.get("urls", {}).get("Documentation")
+    return address
 
 
 def stage() -> None:

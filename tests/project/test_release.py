@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from ruamel.yaml import YAML
 from source import ROOT
 
 import pokayoke
 from pokayoke import errors
 from pokayoke.cli.app import build_app
+from pokayoke.runtime.config.yaml_reader import read_document
 from tools import workflows
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -38,14 +38,14 @@ def test_a_wrong_workflow_is_found(tmp_path):
 def test_a_workflow_has_few_rights_and_keeps_no_secret(path):
     """The rights of a workflow are named and read-only at its top; none uses a stored secret."""
     text = path.read_text(encoding="utf-8")
-    assert YAML(typ="safe").load(text)["permissions"] == {"contents": "read"}
+    assert read_document(text).value["permissions"] == {"contents": "read"}
     assert "secrets." not in text
 
 
 def test_the_commands_of_the_hooks_exist():
     """Each hook for users runs a command of the command line."""
     commands = typer.main.get_command(build_app())
-    for hook in YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text()):
+    for hook in read_document((ROOT / ".pre-commit-hooks.yaml").read_text()).value:
         found = commands
         for word in hook["entry"].split()[1:]:
             found = found.commands[word]
