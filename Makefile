@@ -13,7 +13,7 @@ ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser coverage check lint types imports pages bench conformance frameworks mcp soak docs site release-check workflows reference lock format clean python
+.PHONY: help demo test browser coverage check lint types imports pages bench evaluate conformance frameworks ray mcp soak docs site release-check workflows reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -52,11 +52,19 @@ pages: $(VENV)/.dev
 bench: $(VENV)/.dev ## measured ratios with their bounds (ARGS=--json for machines)
 	@$(RUN) -m bench $(ARGS)
 
+evaluate: $(VENV)/.runtime ## five kinds of failure before and after, their cost, and the rates that need a truth
+	@$(RUN) -m tools.evaluate $(ARGS)
+
 soak: $(VENV)/.test ## 100,000 effects and 5,000 kills on both stores, once, with its table (about an hour)
 	@$(RUN) -m tools.soak $(ARGS)
 
 frameworks: $(VENV)/.dev ## the scenario table of every framework, each in its own environment (ARGS=--help)
 	@$(RUN) -m tools.frameworks $(ARGS)
+
+ray: $(VENV)/.dev ## the tests of `replay --on` with a Ray cluster of two workers, in an environment of its own
+	@$(RUN) -m tools.environments ray
+	.frameworks/ray/bin/python -m pytest tests/replay/test_clusters.py -k "ray" \
+	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)  # Ray's own, at its end
 
 mcp: $(VENV)/.dev ## the gateway between servers and clients of MCP by others (npm and PyPI, installed into .mcp-parts)
 	@$(RUN) -m tools.mcp_parts
@@ -89,7 +97,7 @@ format: $(VENV)/.dev ## apply the formatter and the safe fixes
 
 # The three locks agree with each other: the smaller ones are cut out of the largest.
 COMPILE = uv pip compile pyproject.toml --universal --generate-hashes --no-strip-extras --python-version 3.11 --no-header --quiet --group build
-EXTRAS = $(addprefix --extra ,anthropic dashboard gateway openai otel postgres prometheus seal urls)
+EXTRAS = $(addprefix --extra ,anthropic dashboard dask gateway openai otel postgres prometheus remote seal urls zstd)
 lock: export PATH := $(abspath $(BIN)):$(PATH)
 lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--upgrade for newer versions)
 	@command -v uv >/dev/null || { echo "make lock needs uv: make $(VENV)/.dev installs it" >&2; exit 2; }

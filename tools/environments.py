@@ -31,6 +31,8 @@ NAMES = (
     "plain",
 )
 """Each is an extra of its own, except `plain`, which has the SDKs alone."""
+CLUSTERS = ("ray",)
+"""Engines of `replay --on` that are too large for the ordinary environment: `make ray`."""
 EXTRAS = {"plain": ("openai", "anthropic")}
 GROUPS = ("build", "frameworks")
 
@@ -50,7 +52,7 @@ async def build(name: str, say: Say) -> None:
     """Build an environment, unless it exists already.
 
     Args:
-        name: one of `NAMES`.
+        name: one of `NAMES` or `CLUSTERS`.
         say: called when building begins.
 
     Raises:
@@ -76,7 +78,7 @@ async def lock(name: str, *more: str) -> None:
     """Write the lock of an environment.
 
     Args:
-        name: one of `NAMES`.
+        name: one of `NAMES` or `CLUSTERS`.
         more: more arguments of `uv pip compile`, such as `--upgrade`.
 
     Raises:
@@ -125,11 +127,13 @@ async def _build_all(names: Iterable[str], *, locks: bool, more: list[str]) -> N
 def main() -> int:
     """Build environments, or write their locks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="framework", help=f"some of {', '.join(NAMES)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="framework", help=f"some of {', '.join(NAMES + CLUSTERS)}; default: all"
+    )
     parser.add_argument("--lock", action="store_true", help="write the locks instead")
     given, more = parser.parse_known_args()
     try:
-        asyncio.run(_build_all(given.names or NAMES, locks=given.lock, more=more))
+        asyncio.run(_build_all(given.names or NAMES + CLUSTERS, locks=given.lock, more=more))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 2

@@ -29,7 +29,7 @@ def test_the_file_is_read_by_check(shell, tmp_path):
     done = shell("learn", write(tmp_path, CALLS), "-o", "contracts.yaml")
     assert done.returncode == 0
     assert done.stdout == ""
-    assert "calls.jsonl: plain, 40 calls" in done.stderr
+    assert "calls.jsonl: plain\ncalls.jsonl: 40 calls" in done.stderr
     assert "wrote contracts.yaml: 1 contract." in done.stderr
     text = (tmp_path / "contracts.yaml").read_text()
     assert 'pattern: "^A[0-9]{3}$"  # 40 different texts, all like this' in text

@@ -209,3 +209,40 @@ def test_nothing_recorded_reaches_the_terminal_raw(shell, folder):
         done = shell("replay", write(folder, rows), "--contracts", "v1.yaml", *options)
         assert done.returncode == 1
         assert not {"\x1b", "\x07", "\u202e", "\u2028", "\x9b"} & set(done.stdout + done.stderr)
+
+
+def test_labels_give_the_rates_that_need_a_truth(shell, folder):
+    """--label draws calls; filled in by a person and replayed, they give every rate, and before that none."""
+    rows = [{**GOOD, "arguments": {"sku": "S1", "amount": n % 3}, "run": str(n)} for n in range(30)]
+    rows[7]["arguments"] = '{"sku": "S1", "amount": "2",}'
+    name = write(folder, [*rows, "{cut"])
+    drawn = shell("replay", name, "--contracts", "v1.yaml", "--label", "labels.jsonl", "--labels", "12")
+    assert "wrote labels.jsonl: 12 calls. Fill in each truth, then replay it" in drawn.stderr
+    text = (folder / "labels.jsonl").read_text()
+    labels = [json.loads(line) for line in text.splitlines()]
+    assert len({one["at"] for one in labels}) == 12
+    assert {one["truth"] for one in labels} == {"?"}
+    assert {one["arguments"]["amount"] for one in labels if "refused" in one} == {0}
+    unlabelled = json.loads(shell("replay", "labels.jsonl", "--contracts", "v1.yaml", "--json").stdout)
+    assert unlabelled["contracts"][0]["rates"]["wrong-call rate"]["of"] == 0
+    again = shell("replay", name, "--contracts", "v1.yaml", "--label", "labels.jsonl")
+    assert (again.returncode, "a person may have filled it in" in again.stderr) == (2, True)
+    for one in labels:
+        one["truth"] = None if "refused" in one else one.get("becomes", True)
+    labels[0] |= {"arguments": {"sku": "S1", "amount": 2}, "truth": {"sku": "S1", "amount": 1}}
+    write(folder, labels, "labels.jsonl")
+    rates = json.loads(shell("replay", "labels.jsonl", "--contracts", "v1.yaml", "--json").stdout)["contracts"][0][
+        "rates"
+    ]
+    assert rates["wrong-call rate"]["hits"] == 1
+    assert rates["wrong-call rate"]["of"] == 12
+    assert rates["refusal accuracy"]["rate"] == 1.0
+
+
+def test_a_corrected_call_is_labelled_with_what_it_becomes(shell, folder):
+    """A person sees the arguments that a repair and a correction make of a text."""
+    write(folder, [{**GOOD, "arguments": '{"sku": "S1", "amount": "2",}'}])
+    shell("replay", "calls.jsonl", "--contracts", "v1.yaml", "--label", "labels.jsonl")
+    row = json.loads((folder / "labels.jsonl").read_text())
+    assert row["becomes"] == {"sku": "S1", "amount": 2}
+    assert row["arguments"] == '{"sku": "S1", "amount": "2",}'

@@ -11,14 +11,16 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.intake import read_arguments
 from pokayoke.core.output.validate import check_output
 from pokayoke.core.policy import ToolOutputPolicy
+from pokayoke.replay.engines import open_local, run
 from pokayoke.replay.learn.learner import Learner
 from pokayoke.replay.learn.yaml_writer import yaml_text
+from pokayoke.replay.parts import Merger, read_parts, score_part
 from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording
+from pokayoke.replay.score.counts import Score, Tally
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.scorer import Scorer
 from pokayoke.replay.score.summary import ContractSet, build_summary
-from pokayoke.replay.score.workers import Replay
 from pokayoke.runtime.config.yaml_reader import read_document
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
@@ -209,13 +211,15 @@ def test_the_report_adds_the_errors_up(shared, tmp_path):
     with Source(name, fields=fields) as source:
         learner.add_recordings(source.read_recordings())
     judge = Judge(Contract.from_mapping(draft.mapping) for draft in learner.build_drafts()[0])
-    with Replay([judge], jobs=2) as work, Source(name, fields=fields) as source:
-        work.score_source(source)
-    shown = build_summary(work.score, [name], [ContractSet("learnt", judge)])
+    sets = [ContractSet("learnt", judge)]
+    score = Score(tallies=[Tally()])
+    with open_local(sets, jobs=2) as engine:
+        run(engine, score_part, read_parts([name], fields=fields), Merger(score))
+    shown = build_summary(score, [name], sets)
     (one,) = shown["contracts"]
     assert one["failed"] == 134
     assert sum(tool["failed"] for tool in one["tools"]) == 134
     assert sum(sum(tool["errors"].values()) for tool in one["tools"]) == 134
     assert shown["calls"] == 2_778
     with Source(name, fields=fields) as source:
-        assert Scorer([judge]).score_recordings(source.read_recordings()) == work.score
+        assert Scorer([judge]).score_recordings(source.read_recordings()) == score

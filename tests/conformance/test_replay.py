@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.engines import default_jobs, open_local, run
 from pokayoke.replay.learn.learner import Learner
+from pokayoke.replay.parts import Merger, read_parts, score_part
 from pokayoke.replay.readers import Source
+from pokayoke.replay.score.counts import Score, Tally
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.score.workers import Replay, default_jobs
+from pokayoke.replay.score.summary import ContractSet
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(3_000)]
@@ -55,28 +58,33 @@ def processor_seconds(pid):
 def replayed(path, contracts, jobs):
     """The score, the seconds it took (by the clock, and of this process), and what each worker computed."""
     started, own = time.perf_counter(), time.process_time()
-    with Replay([Judge(contracts)], jobs=jobs) as work, Source(str(path), fields=FIELDS) as source:
-        work.score_source(source)
-        workers = sorted(map(processor_seconds, work._pool._processes)) if work._pool else []
-    return work.score, time.perf_counter() - started, time.process_time() - own, workers
+    score = Score(tallies=[Tally()])
+    with open_local([ContractSet("", Judge(contracts))], jobs=jobs) as engine:
+        run(engine, score_part, read_parts([str(path)], fields=FIELDS), Merger(score))
+        workers = sorted(map(processor_seconds, getattr(engine.executor, "_processes", ())))
+    return score, time.perf_counter() - started, time.process_time() - own, workers
 
 
 MEMORY = """
 import json, re, sys
 from pathlib import Path
 from pokayoke.core.contract.contract import Contract
+from pokayoke.replay.engines import open_local, run
+from pokayoke.replay.parts import Merger, read_parts, score_part
+from pokayoke.replay.score.counts import Score, Tally
 from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.readers import Source
-from pokayoke.replay.score.workers import Replay
+from pokayoke.replay.score.summary import ContractSet
 contracts = [Contract.from_mapping(one) for one in json.load(open(sys.argv[2]))]
 peaks = []
 def peak(pid="self"):  # of this very program: what getrusage says is inherited from whoever started it
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path(f"/proc/{pid}/status").read_text())[1])
 def told(read, calls):
-    peaks.append((calls, max(peak(), *map(peak, work._pool._processes))))
-with Replay([Judge(contracts)], jobs=max(2, int(sys.argv[3]))) as work, Source(sys.argv[1], fields=json.loads(sys.argv[4])) as source:
-    work.score_source(source, told)
-print(json.dumps({"calls": work.score.calls, "peaks": peaks}))
+    peaks.append((calls, max(peak(), *map(peak, engine.executor._processes))))
+score = Score(tallies=[Tally()])
+with open_local([ContractSet("", Judge(contracts))], jobs=max(2, int(sys.argv[3]))) as engine:
+    parts = read_parts([sys.argv[1]], fields=json.loads(sys.argv[4]))
+    run(engine, score_part, parts, Merger(score, told))
+print(json.dumps({"calls": score.calls, "peaks": peaks}))
 """
 
 

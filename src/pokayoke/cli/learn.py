@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.output import as_json, format_count, print_data, print_message, progress_bar
+from pokayoke.cli.options import OnOption
+from pokayoke.cli.output import as_json, escape_text, format_count, print_data, print_message, progress_bar
+from pokayoke.cli.recordings import announce_recordings, report_lost_parts
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError
+from pokayoke.replay.engines import open_cluster, open_local, run
+from pokayoke.replay.job import pack_job
 from pokayoke.replay.learn.learner import Draft, Learner, SkippedTool
 from pokayoke.replay.learn.mcp_listing import ask_server, build_listed_drafts, merge_drafts, read_listing
 from pokayoke.replay.learn.yaml_writer import yaml_text
-from pokayoke.replay.readers import Source, parse_map, read_block
+from pokayoke.replay.parts import PART_BYTES, Merger, Part, learn_part, plan, read_parts
+from pokayoke.replay.readers import parse_map
+from pokayoke.replay.readers.lines import expand_urls
 from pokayoke.replay.readers.source import parse_format
 from pokayoke.runtime.config.yaml_reader import read_document
 from pokayoke.runtime.files.atomic_file import atomic_write
@@ -49,6 +55,7 @@ def learn(
         bool, typer.Option("--trust-hints", help="Believe the annotations of MCP listings.")
     ] = False,
     version: Annotated[str, typer.Option("--contract-version", help="Version of the contracts.")] = "1",
+    on: OnOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of YAML.")] = False,
 ) -> None:
@@ -67,7 +74,7 @@ def learn(
     if output is not None and not force and Path(output).exists():
         raise ConfigurationError(f"{output} exists already and may have been edited. Use --force to overwrite it")
     refuse_to_overwrite([*(() if mcp else words or ()), *([listing] if listing else ())], output=output)
-    learner = Learner(version)
+    learner, lost = Learner(version), 0
     if mcp:
         if listing is not None:
             raise ConfigurationError("--mcp and --listing are two sources for the same thing. Give one")
@@ -77,13 +84,13 @@ def learn(
         _save_listing(entries, save_listing, force=force)
     else:
         entries = [] if listing is None else read_listing(listing)
-        _read_recordings(learner, words or [], kind, fields, needed=listing is None)
+        lost = _read_recordings(learner, words or [], kind, fields, on=on, needed=listing is None)
     listed = build_listed_drafts(entries, trusted_hints=trust_hints, version=version)
     drafts, skipped = _drop_unusable(*_select_tools(tools, *_collect_drafts(learner, *listed)))
     if tools and not drafts and not skipped:
         raise typer.Exit(1)
     _write_contracts(drafts, skipped, learner, output, json=json)
-    if learner.unread or skipped or not drafts:
+    if learner.unread or skipped or lost or not drafts:
         raise typer.Exit(1)
 
 
@@ -98,20 +105,28 @@ def _save_listing(entries: list[dict[str, Any]], name: str | None, *, force: boo
 
 
 def _read_recordings(
-    learner: Learner, names: Sequence[str], kind: str | None, fields: str | None, *, needed: bool
-) -> None:
+    learner: Learner, names: Sequence[str], kind: str | None, fields: str | None, *, on: str | None, needed: bool
+) -> int:
+    """Learn from recordings, and return how many parts no worker survived.
+
+    The parts are the same on a cluster and here, so that both learn the same.
+    """
     if needed and not names:
         raise ConfigurationError("nothing to learn from: name recordings, --listing FILE, or --mcp -- COMMAND")
-    mapping = parse_map(fields) if fields else None
-    for name in names:
-        before = learner.calls
-        with Source(name, claimed=parse_format(kind), fields=mapping) as source, progress_bar(source) as told:
-            reader = source.kind.build_reader()
-            for block in source.read_blocks():
-                learner.add_recordings(read_block(block, reader))
-                told(block.read, learner.calls)
-            learner.add_recordings(reader.finish())
-            print_message(f"{name}: {source.kind.format}, {format_count(learner.calls - before, 'call')}")
+    names, claimed, mapping = expand_urls(names), parse_format(kind), parse_map(fields) if fields else None
+    if on is not None:
+        parts: Iterable[Part] = plan(names, claimed=claimed, fields=mapping)
+        place = open_cluster(on, pack_job())
+    else:
+        parts = read_parts(names, size=PART_BYTES, in_pieces=False, claimed=claimed, fields=mapping)
+        place = open_local()
+    with place as engine, progress_bar(names) as told:
+        merger = Merger(learner, told)
+        lost = run(engine, learn_part, announce_recordings(parts), merger)
+    for file, calls in merger.calls.items():
+        print_message(f"{escape_text(names[file])}: {format_count(calls, 'call')}")
+    report_lost_parts(lost)
+    return len(lost)
 
 
 def _collect_drafts(

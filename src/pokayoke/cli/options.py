@@ -30,6 +30,10 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line per thing.")]
 ByOption = Annotated[str, typer.Option("--by", help="Who decides this; kept in the audit.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, or how you know; kept in the audit.")]
+OnOption = Annotated[
+    str | None,
+    typer.Option("--on", help="Work on a cluster: ray, ray://HOST:PORT, dask://HOST:PORT or tls://HOST:PORT (Dask)."),
+]
 
 _MIN_DIGITS: Final = 6
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}

@@ -13,15 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from pokayoke.core.text.visible import make_visible
 from pokayoke.runtime.trace.line import escape_controls
-
-if TYPE_CHECKING:
-    from pokayoke.replay.readers import Source
 
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
 _PROGRESS_FROM_BYTES: Final = 5_000_000
@@ -101,25 +99,19 @@ def format_table(rows: Iterable[Sequence[object]]) -> list[str]:
 
 
 @contextmanager
-def progress_bar(source: Source) -> Generator[Callable[[int, int], None]]:
-    """Yield `update(bytes, calls)`, which moves a bar if stderr is a terminal and the file is large.
+def progress_bar(names: Iterable[str]) -> Generator[Callable[[int, int], None]]:
+    """Yield `update(bytes, calls)`, which moves a bar if stderr is a terminal and the files are large.
 
     Args:
-        source: the opened file.
+        names: of the files that are read; only those on this machine are counted.
     """
-    if source.size < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
+    total = sum(Path(name).stat().st_size for name in names if Path(name).is_file())
+    if total < _PROGRESS_FROM_BYTES or not sys.stderr.isatty():
         yield lambda read, calls: None  # noqa: ARG005 - the signature of a counter
         return
     from rich.console import Console  # noqa: PLC0415 - loaded where a bar is drawn
-    from rich.markup import escape  # noqa: PLC0415 - as above
     from rich.progress import Progress  # noqa: PLC0415 - as above
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(escape(escape_text(source.name, limit=40)), total=source.size)
-
-        def update_bar(read: int, calls: int) -> None:
-            bar.update(
-                task, completed=read, description=f"{escape(escape_text(source.name, limit=40))}: {calls:,} calls"
-            )
-
-        yield update_bar
+        task = bar.add_task("0 calls", total=total)
+        yield lambda read, calls: bar.update(task, completed=read, description=f"{calls:,} calls")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
-from pokayoke.cli.options import parse_share
+from pokayoke.cli.options import OnOption, parse_share
 from pokayoke.cli.output import (
     as_json,
     choose_painter,
@@ -20,20 +22,25 @@ from pokayoke.cli.output import (
     print_section,
     progress_bar,
 )
+from pokayoke.cli.recordings import announce_recordings, report_lost_parts
 from pokayoke.cli.sources import LoadedSources, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
+from pokayoke.replay.engines import default_jobs, open_cluster, open_local, run
+from pokayoke.replay.job import pack_job
+from pokayoke.replay.parts import Merger, Part, plan, read_parts, score_part
 from pokayoke.replay.readers import Source, parse_map
+from pokayoke.replay.readers.lines import expand_urls, is_url
 from pokayoke.replay.readers.source import parse_format
-from pokayoke.replay.recording import Recording
+from pokayoke.replay.recording import FormatName, ReadResult, Recording
+from pokayoke.replay.sample.labels import draw_calls, label_row
 from pokayoke.replay.sample.recorder import Recorder
+from pokayoke.replay.score.counts import Score, Tally
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.html_report import format_percent, html_report
 from pokayoke.replay.score.summary import ContractSet, build_summary, is_clean
-from pokayoke.replay.score.workers import Replay, default_jobs
 from pokayoke.runtime.files.atomic_file import atomic_write
 
 _MIN_PARALLEL_BYTES: Final = 2_000_000
-# All processes are started before the first line is read.
 _JobsOption = Annotated[int | None, typer.Option(help="Processes; one per core if not given.", min=1, max=256)]
 _DEFAULT_SHARE: Final = 0.01
 _MOST_ROWS: Final = 40
@@ -62,7 +69,12 @@ def replay(
     share: Annotated[
         str | None, typer.Option(help="With --sample: share of the runs in it, such as 0.1 or 10%; default 1%.")
     ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Draw calls into this file, for a person to fill in the truth.")
+    ] = None,
+    labels: Annotated[int, typer.Option(help="With --label: how many calls.", min=1, max=100_000)] = 200,
     jobs: _JobsOption = None,
+    on: OnOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Score recorded calls against contracts. No tool is run.
@@ -73,36 +85,58 @@ def replay(
 
     pokayoke replay labelled.jsonl --contracts contracts.yaml --map arguments=args,truth=right_args
 
+    pokayoke replay calls.jsonl --contracts contracts.yaml --label labels.jsonl
+
+    pokayoke replay "s3://bucket/2026-11/*.jsonl" --contracts contracts.yaml --on ray
+
     Correction success, refusal accuracy and the wrong-call rate need a truth: the arguments that would have
     been right, or null where there should have been no call. Exit code 0 if there is nothing to check, 1 if a
     line could not be read, a call was refused, an answer was invalid, or the two sets differ, 2 if a recording
     or the contracts cannot be read.
     """
     wanted = _parse_sample_share(share, sample)
+    recordings = expand_urls(recordings)
     refuse_to_overwrite([*recordings, *contracts, *(compare or ())], html=html, sample=sample)
-    sets = [_load_contract_set(contracts, config)]
-    if compare:
-        sets.append(_load_contract_set(compare, config))
+    _refuse_existing_labels(label)
+    sets = [_load_contract_set(names, config) for names in (contracts, compare) if names]
     mapping = parse_map(fields) if fields else None
-    workers = jobs or (default_jobs() if _is_large(recordings) else 1)
-    with Replay([one.judge for one in sets], jobs=workers) as work:
-        for name in recordings:
-            with Source(name, claimed=parse_format(kind), fields=mapping) as source, progress_bar(source) as told:
-                work.score_source(source, told)
-                print_message(f"{name}: {source.kind.format}")
-        shown = build_summary(work.score, recordings, sets)
+    score, lost = _score_recordings(recordings, sets, parse_format(kind), mapping, jobs=jobs, on=on)
+    shown = build_summary(score, recordings, sets)
     if html is not None:
-        with atomic_write(html) as page:
-            page.write(html_report(shown).encode())
-        print_message(f"wrote {html}")
+        _write_page(html, shown)
     if sample is not None:
         _write_sample(sample, wanted, recordings, sets[0], kind, mapping)
+    if label is not None:
+        _write_labels(label, labels, recordings, sets[0], kind, mapping)
     if json:
         print_data(as_json(shown))
     else:
         _print_summary(shown)
-    if not is_clean(shown):
+    report_lost_parts(lost)
+    if lost or not is_clean(shown):
         raise typer.Exit(1)
+
+
+def _score_recordings(
+    names: list[str],
+    sets: list[ContractSet],
+    kind: FormatName | None,
+    fields: dict[str, str] | None,
+    *,
+    jobs: int | None,
+    on: str | None,
+) -> tuple[Score, list[Part]]:
+    """Return the score, and the parts that no worker survived."""
+    score = Score(tallies=[Tally() for _ in sets])
+    if on is not None:
+        parts: Iterable[Part] = plan(names, claimed=kind, fields=fields)
+        place = open_cluster(on, pack_job(sets))
+    else:
+        parts = read_parts(names, claimed=kind, fields=fields)
+        place = open_local(sets, jobs=jobs or (default_jobs() if _is_large(names) else 1))
+    with place as engine, progress_bar(names) as told:
+        lost = run(engine, score_part, announce_recordings(parts), Merger(score, told))
+    return score, lost
 
 
 def _parse_sample_share(text: str | None, sample: str | None) -> float:
@@ -121,19 +155,50 @@ def _parse_sample_share(text: str | None, sample: str | None) -> float:
     return found
 
 
+def _read_again(
+    option: str, names: list[str], kind: str | None, fields: dict[str, str] | None
+) -> Iterator[tuple[str, ReadResult]]:
+    """Yield what the recordings hold, each with the name of its recording, once more."""
+    if "-" in names:
+        raise ConfigurationError(f"{option} reads the recordings twice, and stdin can be read once")
+    for name in names:
+        with Source(name, claimed=parse_format(kind), fields=fields) as source:
+            for read in source.read_recordings():
+                yield name, read
+
+
+def _write_page(name: str, shown: dict[str, Any]) -> None:
+    with atomic_write(name) as page:
+        page.write(html_report(shown).encode())
+    print_message(f"wrote {name}")
+
+
+def _refuse_existing_labels(name: str | None) -> None:
+    if name is not None and Path(name).exists():
+        raise ConfigurationError(f"--label {name} exists already, and a person may have filled it in. Name another one")
+
+
+def _write_labels(
+    name: str, size: int, recordings: list[str], given: ContractSet, kind: str | None, fields: dict[str, str] | None
+) -> None:
+    """Write calls for a person to label."""
+    drawn = draw_calls(_read_again("--label", recordings, kind, fields), size)
+    with atomic_write(name) as file:
+        for recording, call in drawn:
+            file.write(msgspec.json.encode(label_row(recording, call, given.judge)) + b"\n")
+    print_message(f"wrote {name}: {format_count(len(drawn), 'call')}. Fill in each truth, then replay it")
+
+
 def _write_sample(
     name: str, share: float, recordings: list[str], given: ContractSet, kind: str | None, fields: dict[str, str] | None
 ) -> None:
     """Read the recordings once more and write the sample. Its key is discarded, so pseudonyms cannot be reversed."""
-    if "-" in recordings:
-        raise ConfigurationError("--sample reads the recordings twice, and stdin can be read once")
+    reads = _read_again("--sample", recordings, kind, fields)
     with atomic_write(name) as file:
         recorder = Recorder(file.write, key=secrets.token_bytes(32), share=share, contracts=given.judge.contracts)
-        for recording in recordings:
-            with Source(recording, claimed=parse_format(kind), fields=fields) as source:
-                for read in source.read_recordings():
-                    if isinstance(read, Recording):
-                        recorder.record_call(read)
+        for _, read in reads:
+            if isinstance(read, Recording):
+                recorder.record_call(read)
     print_message(f"wrote {name}: {recorder.written:,} of {recorder.seen:,} calls, {recorder.withheld:,} withheld")
 
 
@@ -149,13 +214,14 @@ def _load_contract_set(names: list[str], config: str | None) -> ContractSet:
         raise ConfigurationError(f"the contracts cannot be used: {told}")
     if not material.contracts:
         raise ConfigurationError(f"{', '.join(names)}: no contracts in there")
-    return ContractSet(", ".join(names), Judge(material.contracts, material.policy))
+    return ContractSet(", ".join(names), Judge(material.contracts, material.policy), tuple(material.modules))
 
 
 def _is_large(names: list[str]) -> bool:
     """True if starting processes is worth it."""
     return any(
-        name == "-" or (Path(name).is_file() and Path(name).stat().st_size > _MIN_PARALLEL_BYTES) for name in names
+        name == "-" or is_url(name) or (Path(name).is_file() and Path(name).stat().st_size > _MIN_PARALLEL_BYTES)
+        for name in names
     )
 
 
@@ -190,7 +256,11 @@ def _rate_rows(one: dict[str, Any]) -> list[tuple[str, str, str]]:
     for name, rate in one["rates"].items():
         if rate["rate"] is None:
             rows.append(
-                (name, "-", "needs a truth: --map truth=FIELD" if rate["needs_truth"] else "nothing to measure")
+                (
+                    name,
+                    "-",
+                    "needs a truth: --map truth=FIELD" if rate["needs_truth"] else "nothing to measure",
+                )
             )
         else:
             rows.append((name, format_percent(rate["rate"]), f"{rate['hits']:,} of {rate['of']:,}"))

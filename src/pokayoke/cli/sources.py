@@ -7,7 +7,6 @@ Never: a source that is skipped without a problem.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -24,6 +23,7 @@ from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.policy import Policy
 from pokayoke.core.state.loop_guard import Kind, unknown_kinds
 from pokayoke.errors import ConfigurationError
+from pokayoke.replay.job import import_attribute, list_contracts
 from pokayoke.runtime.config.config import KeyPath, dotted_path, load_policy
 from pokayoke.runtime.config.contract_files import DEFINING_KEYS, parse_definition, read_definitions
 from pokayoke.runtime.config.yaml_reader import read_document
@@ -54,6 +54,7 @@ class LoadedSources(msgspec.Struct):
 
     contracts: list[Contract] = []
     problems: list[SourceProblem] = []
+    modules: list[str] = []  # the `module:attribute` references among them
     config: str | None = None
     policy: Policy = Policy()
     kinds: tuple[Kind, ...] | None = None  # of failure; None if no guard says whether it has kinds of its own
@@ -72,7 +73,7 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
     Raises:
         ConfigurationError: a source cannot be read at all. A mistake inside one is a problem.
     """
-    material = LoadedSources(contracts=[], problems=[])
+    material = LoadedSources(contracts=[], problems=[], modules=[])
     listed = list(dict.fromkeys(names))
     named = config is not None or any(_is_config(name) for name in listed)
     if config is None and not named and Path(DEFAULT_CONFIG).is_file():
@@ -82,7 +83,8 @@ def read_sources(names: Iterable[str], *, config: str | None, trust_hints: bool)
             _load_config(name, material)
         elif MODULE_ATTRIBUTE.fullmatch(name) and not Path(name).exists():
             found = _import_attribute(name)
-            material.contracts += _contracts_of(name, found)
+            material.modules.append(name)
+            material.contracts += list_contracts(name, found)
             if isinstance(snapshot := getattr(found, "snapshot", None), Snapshot):
                 material.kinds = (*(material.kinds or ()), *snapshot.kinds)
             if not named and isinstance(policy := getattr(found, "policy", None), Policy):
@@ -156,32 +158,14 @@ def load_from_module(name: str) -> list[Contract]:
     Raises:
         ConfigurationError: it cannot be imported, or holds no tools.
     """
-    return _contracts_of(name, _import_attribute(name))
+    return list_contracts(name, _import_attribute(name))
 
 
 def _import_attribute(name: str) -> Any:
-    module_name, _, attributes = name.partition(":")
     folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path is a string
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        found: Any = importlib.import_module(module_name)
-        for attribute in attributes.split("."):
-            found = getattr(found, attribute)
-    except (Exception, SystemExit) as error:  # a user's module may do anything while it is imported
-        raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
-    return found
-
-
-def _contracts_of(name: str, found: Any) -> list[Contract]:
-    found = getattr(found, "tools", found)
-    items: list[Any] = [found]
-    if not isinstance(found, Contract):
-        items = [*found] if isinstance(found, (list, tuple, set, frozenset)) else []
-    contracts = [item for item in items if isinstance(item, Contract)]
-    if not contracts or len(contracts) != len(items):
-        raise ConfigurationError(f"{name} holds no tools: expected a guard, a tool, or a list of tools")
-    return contracts
+    return import_attribute(name)
 
 
 def _load_definitions(name: str, material: LoadedSources, *, trust_hints: bool) -> None:

@@ -28,7 +28,7 @@ class Recording(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         is_error: True or False if the recording says whether the tool failed; None if it does not say.
         run: name of the run, conversation or task the call belongs to; "" if the recording does not say.
         truth: the arguments that would have been right; None if no such call should have been made;
-            UNSET if they are unknown.
+            UNSET if they are unknown. In plain JSON Lines, true stands for the recorded arguments.
         line: number of its line, from 1.
         stop_reason: the provider's reason for the end of the message, if it was recorded.
         contract: `name@version` that was in force according to the recording, or None.

@@ -1,14 +1,8 @@
-"""Scoring: the four rates with and without a truth, outputs, coverage, differences; on one core and on several."""
+"""Scoring: the four rates with and without a truth, outputs, coverage, differences."""
 
 import contextlib
-import gzip
+import itertools
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 from hypothesis import given
@@ -19,15 +13,13 @@ import pokayoke
 from pokayoke.core.call import Finding
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.policy import AccessPolicy, Policy
-from pokayoke.errors import ConfigurationError, PokayokeError
 from pokayoke.replay.learn.stated_failures import error_prefix, has_error_word, stated_failure
-from pokayoke.replay.readers import Source
 from pokayoke.replay.recording import Recording, UnreadRecord
+from pokayoke.replay.score import counts
 from pokayoke.replay.score.counts import MOST_NAMES, MOST_TOOLS, OTHERS, Tally, ToolTally, add_count, compute_rates
 from pokayoke.replay.score.evaluate import Judge
 from pokayoke.replay.score.scorer import Scorer, declared_fields
 from pokayoke.replay.score.summary import ContractSet, build_summary, is_clean
-from pokayoke.replay.score.workers import Replay, default_jobs
 
 ORDER = {
     "type": "object",
@@ -432,162 +424,77 @@ def test_other_arguments_are_a_difference():
     assert score.changes == {"runs with other arguments": {"find": 1}}
 
 
-# -- the whole -------------------------------------------------------------------------------------
+# -- sums ------------------------------------------------------------------------------------------
 
 
-def write(path, rows):
-    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
-    return str(path)
-
-
-def many(number):
-    rows = [
-        {
-            "tool": "create_order",
-            "arguments": {"sku": "S", "amount": n % 120},
-            "output": {"id": str(n)},
-            "truth": {"sku": "S", "amount": n % 120},
-        }
-        for n in range(number)
-    ]
-    rows[5:5] = ["{cut", {"tool": "find", "arguments": '{"q": "x"}', "output": "Error: 5"}]
-    return rows
-
-
-def replayed(path, jobs):
-    with Replay([Judge(contracts())], jobs=jobs) as work:
-        told = []
-        with Source(path) as source:
-            work.score_source(source, lambda read, calls: told.append((read, calls)))
-    return work.score, told
-
-
-def test_several_processes_count_the_same(tmp_path):
-    """Two processes give the score that one gives, and tell their progress to the end of the file."""
-    path = write(tmp_path / "r.jsonl", many(30_000))
-    one, _ = replayed(path, 1)
-    two, told = replayed(path, 2)
-    assert two == one
-    assert told[-1] == ((tmp_path / "r.jsonl").stat().st_size, 30_001)
-    assert [read for read, _ in told] == sorted(read for read, _ in told)
-    assert one.unread == 1
-    assert one.first_unread == [(0, 6, "not JSON: the line is cut, or damaged")]
-
-
-def test_formats_that_join_lines_are_shared_out_too(tmp_path):
-    """A trace is joined once and scored by several processes, with the same result."""
-    events = []
-    for step in range(3_000):
-        call = {"run_id": "r", "step": step, "tool": "create_order", "call_id": "c", "contract": "create_order@1"}
-        events.append(
-            {**call, "event": "tool_call", "ok": True, "decision": "allow", "arguments": {"sku": "S", "amount": 1}}
-        )
-        events.append({**call, "event": "tool_result", "ok": True, "status": "ok", "result": {"id": "1"}})
-    path = write(tmp_path / "t.jsonl", events)
-    one, two = replayed(path, 1)[0], replayed(path, 2)[0]
-    assert one == two
-    assert of(one, "create_order@1").valid == 3_000
-
-
-def test_a_damaged_file_ends_the_work(tmp_path):
-    """A file that breaks off while several processes work is an error, not a hang."""
-    data = gzip.compress("".join(json.dumps(one) + "\n" for one in many(3_000)).encode())
-    (tmp_path / "r.gz").write_bytes(data[: len(data) // 2])
-    with (
-        pytest.raises(ConfigurationError),
-        Replay([Judge(contracts())], jobs=2) as work,
-        Source(str(tmp_path / "r.gz")) as source,
-    ):
-        work.score_source(source)
-
-
-def test_an_error_leaves_no_thread_behind():
-    """After an error nothing of the pool is at work that the end of the interpreter could meet half-way."""
-    before = set(threading.enumerate())
-    with pytest.raises(LookupError), Replay([Judge(contracts())], jobs=2):
-        raise LookupError
-    assert set(threading.enumerate()) == before
-
-
-def test_a_process_that_is_ended_is_an_error(tmp_path):
-    """A worker that is killed from outside ends the replay with a sentence, not with a traceback or a hang."""
-    path = write(tmp_path / "r.jsonl", many(60_000))
-    work = Replay([Judge(contracts())], jobs=2)
-
-    def kill(read, calls):
-        for pid in list(work._pool._processes or ()):
-            os.kill(pid, signal.SIGKILL)
-
-    with work, Source(path) as source, pytest.raises(PokayokeError, match="--jobs 1"):
-        work.score_source(source, kill)
-
-
-FOR_EVER = """
-import sys
-from pokayoke.core.contract.contract import Contract
-from pokayoke.replay.score.evaluate import Judge
-from pokayoke.replay.readers import Source
-from pokayoke.replay.score.workers import Replay
-
-with Replay([Judge([Contract.from_schema("ping", {"type": "object"})])], jobs=2) as work:
-    while True:
-        with Source(sys.argv[1]) as source:
-            work.score_source(source, lambda read, calls: print("at work", flush=True))
-"""
-
-
-def test_interrupts_end_all_processes(tmp_path):
-    """Ctrl-C reaches the whole group, and impatient people press it twice: nothing hangs and nobody is left."""
-    path = write(tmp_path / "r.jsonl", many(60_000))
-    command = [sys.executable, "-c", FOR_EVER, path]
-    work = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        # A shell that runs the tests in the background has them, and whatever they start, ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no lock is taken
-    )
-    try:
-        assert work.stdout.readline() == b"at work\n"
-        for _ in range(2):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(work.pid, signal.SIGINT)
-            time.sleep(0.1)
-        # The end of the output comes when the last process that could write is gone.
-        work.communicate(timeout=20)
-        assert work.returncode != 0
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(work.pid, signal.SIGKILL)
-
-
-def test_the_number_of_processes_fits_the_machine():
-    """As many as this process may use."""
-    assert 1 <= default_jobs() <= 4_096
-
-
-def test_a_summary_says_everything_once(tmp_path):
+def test_a_summary_says_everything_once():
     """The summary is JSON, names every file by its number, and knows whether anything is to be looked at."""
-    path = write(tmp_path / "r.jsonl", many(200))
     judge = Judge(contracts())
-    with Replay([judge]) as work:
-        for name in (path, path):
-            with Source(name) as source:
-                work.score_source(source)
-    shown = build_summary(work.score, [path, path], [ContractSet("v1", judge)])
+    rows = [Recording("create_order", {"sku": "S", "amount": n}, output={"id": "1"}, line=n + 1) for n in range(3)]
+    score = Scorer([judge]).score_recordings(
+        [*rows, UnreadRecord(4, "cut"), Recording("find", {"q": "x"}, output="y")], 1
+    )
+    shown = build_summary(score, ["first", "second"], [ContractSet("v1", judge)])
     assert json.loads(json.dumps(shown)) == shown
     (one,) = shown["contracts"]
-    assert shown["calls"] == 402
+    assert shown["calls"] == 4
     assert one["coverage"]["tools"] == {"seen": 2, "of": 3, "never": ["ping@1"]}
     assert {tool["tool"] for tool in one["tools"]} == {"create_order@1", "find@2"}
-    assert shown["first_unread"][0]["at"] == f"{path}:6"
+    assert shown["first_unread"][0]["at"] == "second:4"
     assert one["calls"] == one["allowed"] + one["refused"] + one["masked"]
     assert not is_clean(shown)
-    clean = write(tmp_path / "c.jsonl", [{"tool": "find", "arguments": {"q": "x"}, "output": "y"}])
-    with Replay([judge]) as work, Source(clean) as source:
-        work.score_source(source)
-    assert is_clean(build_summary(work.score, [clean], [ContractSet("v1", judge)]))
+    clean = Scorer([judge]).score_recordings([Recording("find", {"q": "x"}, output="y")])
+    assert is_clean(build_summary(clean, ["first"], [ContractSet("v1", judge)]))
+
+
+NAMES = st.lists(st.integers(0, 60).map(str), max_size=90)
+
+
+@given(NAMES, st.lists(st.integers(0, 90), max_size=4), st.randoms(use_true_random=False))
+def test_bounded_counts_do_not_depend_on_the_parts(names, cuts, random):
+    """However names are cut into parts, and in whatever order those are added: the same are kept, with the same counts."""
+    bounds = [0, *sorted(cuts), len(names)]
+    parts = []
+    for start, end in itertools.pairwise(bounds):
+        part = Tally()
+        for name in names[start:end]:
+            add_bounded(part, name)
+        parts.append(part)
+    whole = Tally()
+    for name in names:
+        add_bounded(whole, name)
+    random.shuffle(parts)
+    merged = Tally()
+    for part in parts:
+        with few_names():
+            merged.merge(part)
+    assert merged == whole
+
+
+def add_bounded(tally, name):
+    with few_names():
+        tool = tally.for_tool(name, is_known=name in ("1", "59"))
+        tool.calls += 1
+        add_count(tool.words, name[::-1])
+
+
+@contextlib.contextmanager
+def few_names():
+    """Bounds that a short list reaches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "MOST_TOOLS", 7)
+        patch.setattr(counts, "MOST_NAMES", 3)
+        yield
+
+
+def test_a_known_tool_is_never_counted_with_the_others():
+    """The names a model invents displace each other, and no contract."""
+    tally = Tally()
+    tally.for_tool("zoo@1", is_known=True).calls += 1
+    for number in range(MOST_TOOLS + 5):
+        tally.for_tool(str(number)).calls += 1
+    tally.for_tool("zoo@1", is_known=True).calls += 1
+    assert (tally.tools["zoo@1"].calls, tally.tools[OTHERS].calls) == (2, 5)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)), max_size=20))

@@ -115,19 +115,20 @@ def _score_recordings(
     before: list[Contract], after: list[Contract], names: list[str], kind: str | None, fields: str | None
 ) -> dict[str, Any]:
     """Return how both sides judge recorded calls, scored as by `pokayoke replay --compare`."""
-    from pokayoke.replay.readers import Source, parse_map  # noqa: PLC0415 - as above
+    from pokayoke.replay.engines import open_local, run  # noqa: PLC0415 - as above
+    from pokayoke.replay.parts import Merger, read_parts, score_part  # noqa: PLC0415 - as above
+    from pokayoke.replay.readers import parse_map  # noqa: PLC0415 - as above
     from pokayoke.replay.readers.source import parse_format  # noqa: PLC0415 - as above
+    from pokayoke.replay.score.counts import Score, Tally  # noqa: PLC0415 - as above
     from pokayoke.replay.score.evaluate import Judge  # noqa: PLC0415 - needed with a recording only
     from pokayoke.replay.score.summary import ContractSet, build_summary  # noqa: PLC0415 - as above
-    from pokayoke.replay.score.workers import Replay  # noqa: PLC0415 - as above
 
     sets = [ContractSet("old", Judge(before)), ContractSet("new", Judge(after))]
-    mapping = parse_map(fields) if fields else None
-    with Replay([one.judge for one in sets]) as work:
-        for name in names:
-            with Source(name, claimed=parse_format(kind), fields=mapping) as source, progress_bar(source) as told:
-                work.score_source(source, told)
-        shown = build_summary(work.score, names, sets)
+    score = Score(tallies=[Tally() for _ in sets])
+    parts = read_parts(names, claimed=parse_format(kind), fields=parse_map(fields) if fields else None)
+    with open_local(sets) as engine, progress_bar(names) as told:
+        run(engine, score_part, parts, Merger(score, told))
+    shown = build_summary(score, names, sets)
     ids = {contract.id for contract in before}
     ways = {change["way"]: change["count"] for change in shown["changes"]}
     return {

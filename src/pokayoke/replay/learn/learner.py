@@ -34,6 +34,7 @@ from pokayoke.replay.recording import ReadResult, Recording, UnreadRecord
 DEADLINE: Final = 30
 DEADLINE_NOTE: Final = "seconds; nothing was measured, this is the usual deadline"
 _MOST_TOOLS: Final = 2_000
+_MOST_UNREAD: Final = 10
 _SLACK: Final = 4
 _LATENCY_SLACK: Final = 3  # times the slowest of a hundred calls
 _LATENCY_STEPS: Final = 8  # counted times per doubling: each is kept to 9 %
@@ -192,10 +193,12 @@ class Learner:
 
     Args:
         version: version of the contracts, after the name: `name@version`.
+        run_prefix: what names of calls without a run begin with, so that they differ from another learner's.
     """
 
-    def __init__(self, version: str = "1") -> None:
+    def __init__(self, version: str = "1", *, run_prefix: str = "") -> None:
         self._version = version
+        self._run_prefix = run_prefix
         self._tools: dict[str, ToolEvidence] = {}
         self._nameless = 0
         self.calls = 0
@@ -207,7 +210,7 @@ class Learner:
         for read in reads:
             if isinstance(read, UnreadRecord):
                 self.unread += 1
-                if len(self.first_unread) < 10:  # noqa: PLR2004 - enough to find the problem
+                if len(self.first_unread) < _MOST_UNREAD:
                     self.first_unread.append(read)
                 continue
             self.calls += 1
@@ -217,7 +220,23 @@ class Learner:
                     self._nameless += 1
                     continue
                 known = self._tools[read.tool] = ToolEvidence()
-            known.add(read, read.run or f"call {self.calls}")
+            known.add(read, read.run or f"{self._run_prefix}call {self.calls}")
+
+    def merge(self, other: Learner) -> None:
+        """Add what another one learnt from later calls."""
+        self.calls += other.calls
+        self.unread += other.unread
+        self.first_unread = [*self.first_unread, *other.first_unread][:_MOST_UNREAD]
+        self._nameless += other._nameless
+        for name, evidence in other._tools.items():
+            if name in self._tools or len(self._tools) < _MOST_TOOLS:
+                self._tools.setdefault(name, ToolEvidence()).merge(evidence)
+            else:
+                self._nameless += evidence.calls.samples
+
+    def number_lines(self, shift: int) -> None:
+        """Add a number to those of all lines: a part of a file does not know how many lines are before it."""
+        self.first_unread = [msgspec.structs.replace(one, line=one.line + shift) for one in self.first_unread]
 
     def build_drafts(self) -> tuple[list[Draft], list[SkippedTool]]:
         """Return a draft per tool, by name, and the tools of which nothing was learnt."""

@@ -66,6 +66,7 @@ class JsonLinesReader(RecordingReader):
         if not (isinstance(arguments, str) or is_object(arguments)):
             return (UnreadRecord(line, f"no arguments in the field {self._fields['arguments']!r}"),)
         reason = _get_field(value, self._fields["stop_reason"])
+        truth = _get_field(value, self._fields["truth"])
         return (
             Recording(
                 tool=tool,
@@ -73,7 +74,7 @@ class JsonLinesReader(RecordingReader):
                 output=_get_field(value, self._fields["output"]),
                 is_error=_parse_flag(_get_field(value, self._fields["is_error"])),
                 run=self._run_name(value),
-                truth=_parse_truth(_get_field(value, self._fields["truth"])),
+                truth=arguments if truth is True else _parse_truth(truth),
                 line=line,
                 stop_reason=reason if isinstance(reason, str) else None,
             ),

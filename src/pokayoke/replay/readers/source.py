@@ -96,6 +96,11 @@ class Source:
     def __exit__(self, *_: object) -> None:
         self._input.close()
 
+    @property
+    def is_splittable(self) -> bool:
+        """True if it can be read from the middle: a record is one line, and the file is not compressed."""
+        return self._input.is_seekable and self.kind.unit == "line" and not self.kind.build_reader().joins
+
     def read_blocks(self) -> Iterator[LineBlock]:
         """Return the lines of the file, in blocks."""
         yield from self._first

@@ -1,8 +1,8 @@
 """Counts that can be merged: per tool and version the outcomes of its calls and answers, with examples.
 
 In: verdicts.
-Out: sums and rates.
-Never: unbounded memory: names, codes and words beyond the first ones are counted together.
+Out: sums and rates, the same in whatever order and in however many parts they were added.
+Never: unbounded memory: of too many names the first in alphabetical order are kept, the others counted together.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ OTHERS: Final = "(others)"
 MOST_TOOLS: Final = 2_000
 MOST_NAMES: Final = 200
 EXAMPLES: Final = 3
+MOST_UNREAD: Final = 10
 
 Counts = dict[str, int]
 
 
-class Example(msgspec.Struct, frozen=True, order=True):
+class Example(msgspec.Struct, frozen=True):
     """One call for a person to check.
 
     Attributes:
@@ -41,6 +42,7 @@ class ToolTally(msgspec.Struct):
     """The outcomes of the calls of one tool under one contract.
 
     Attributes:
+        known: True if a contract has the name.
         calls: all of them.
         read: those whose arguments could be read and may run as read.
         allowed: those that would have run.
@@ -66,6 +68,7 @@ class ToolTally(msgspec.Struct):
         examples: a few calls for each kind of problem.
     """
 
+    known: bool = False
     calls: int = 0
     read: int = 0
     allowed: int = 0
@@ -112,16 +115,12 @@ class ToolTally(msgspec.Struct):
                 add_count(mine, key, number)
         self.fields |= other.fields
         for kind, found in other.examples.items():
-            self.examples[kind] = sorted([*self.examples.get(kind, []), *found])[:EXAMPLES]
+            self.examples[kind] = merge_examples(self.examples.get(kind, []), found)
 
     def add_example(self, kind: str, example: Example) -> None:
         """Keep an example unless there are enough of its kind."""
-        kept = self.examples.get(kind)
-        if kept is None:
-            if len(self.examples) < MOST_NAMES:
-                self.examples[kind] = [example]
-        elif len(kept) < EXAMPLES:
-            kept.append(example)
+        if self.needs_example(kind):
+            self.examples.setdefault(kind, []).append(example)
 
     def needs_example(self, kind: str) -> bool:
         """True if an example of this kind would be kept."""
@@ -130,15 +129,26 @@ class ToolTally(msgspec.Struct):
 
 _COUNTS: Final = ("refusals", "faults", "codes", "changes", "words")
 NUMBERS: Final = tuple(
-    field.name for field in msgspec.structs.fields(ToolTally) if field.name not in (*_COUNTS, "fields", "examples")
+    field.name
+    for field in msgspec.structs.fields(ToolTally)
+    if field.name not in (*_COUNTS, "known", "fields", "examples")
 )
 
 
 def add_count(counts: Counts, key: str, number: int = 1) -> None:
-    """Add to a count; a name beyond the first 200 is counted with the others."""
-    if key not in counts and len(counts) >= MOST_NAMES:
-        key = OTHERS
+    """Add to a count. Of more than 200 names the first 200 in alphabetical order are kept.
+
+    The names seen first would depend on where a recording is cut into parts; the first by their letters do not.
+    """
     counts[key] = counts.get(key, 0) + number
+    if len(counts) > MOST_NAMES and len(counts) - (OTHERS in counts) > MOST_NAMES:
+        last = max(name for name in counts if name != OTHERS)
+        counts[OTHERS] = counts.get(OTHERS, 0) + counts.pop(last)
+
+
+def merge_examples(mine: list[Example], theirs: list[Example]) -> list[Example]:
+    """Return the first few of both by file and line; those of one line stay in their order."""
+    return sorted([*mine, *theirs], key=lambda one: (one.file, one.line))[:EXAMPLES]
 
 
 class Tally(msgspec.Struct):
@@ -146,16 +156,23 @@ class Tally(msgspec.Struct):
 
     tools: dict[str, ToolTally] = {}
 
-    def for_tool(self, name: str) -> ToolTally:
-        """Return the counts of one tool, created on first use."""
-        if name not in self.tools and len(self.tools) >= MOST_TOOLS:
-            name = OTHERS
-        return self.tools.setdefault(name, ToolTally())
+    def for_tool(self, name: str, *, is_known: bool = False) -> ToolTally:
+        """Return the counts of one tool, created on first use; of too many unknown names as `add_count` does it."""
+        if name in self.tools:
+            return self.tools[name]
+        if not is_known and name != OTHERS:
+            unknown = [one for one, tally in self.tools.items() if not tally.known and one != OTHERS]
+            if len(unknown) >= MOST_TOOLS:
+                last = max(unknown)
+                if name > last:
+                    return self.tools.setdefault(OTHERS, ToolTally())
+                self.tools.setdefault(OTHERS, ToolTally()).merge(self.tools.pop(last))
+        return self.tools.setdefault(name, ToolTally(known=is_known))
 
     def merge(self, other: Tally) -> None:
         """Add the counts of another instance."""
         for name, tally in other.tools.items():
-            self.for_tool(name).merge(tally)
+            self.for_tool(name, is_known=tally.known).merge(tally)
 
     def sum_tools(self) -> ToolTally:
         """Return the sum of all tools, without examples and fields."""
@@ -188,14 +205,29 @@ class Score(msgspec.Struct):
         """Add the counts of another instance."""
         self.calls += other.calls
         self.unread += other.unread
-        self.first_unread = sorted([*self.first_unread, *other.first_unread])[:10]
+        self.first_unread = sorted([*self.first_unread, *other.first_unread], key=lambda one: one[:2])[:MOST_UNREAD]
         for mine, theirs in zip(self.tallies, other.tallies, strict=True):
             mine.merge(theirs)
         for way, counts in other.changes.items():
             for tool, number in counts.items():
                 add_count(self.changes.setdefault(way, {}), tool, number)
         for way, found in other.changed.items():
-            self.changed[way] = sorted([*self.changed.get(way, []), *found])[:EXAMPLES]
+            self.changed[way] = merge_examples(self.changed.get(way, []), found)
+
+    def number_lines(self, shift: int) -> None:
+        """Add a number to those of all lines: a part of a file does not know how many lines are before it."""
+
+        def move(found: dict[str, list[Example]]) -> dict[str, list[Example]]:
+            return {
+                kind: [msgspec.structs.replace(one, line=one.line + shift) for one in some]
+                for kind, some in found.items()
+            }
+
+        self.first_unread = [(file, line + shift, why) for file, line, why in self.first_unread]
+        self.changed = move(self.changed)
+        for tally in self.tallies:
+            for tool in tally.tools.values():
+                tool.examples = move(tool.examples)
 
 
 class ScoreRate(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 In: what a reader returned for a file.
 Out: a `Score` that can be added to others, so that several processes can share the work.
-Never: a call that changes the verdict on another.
+Never: a call that changes the verdict on another, or anything kept from one score to the next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.json.strict import StrictError, parse
 from pokayoke.core.json.values import is_array, is_object
 from pokayoke.replay.recording import ReadResult, Recording, UnreadRecord
-from pokayoke.replay.score.counts import Score, Tally, ToolTally, add_count
+from pokayoke.replay.score.counts import EXAMPLES, MOST_UNREAD, Score, Tally, ToolTally, add_count
 from pokayoke.replay.score.evaluate import CallVerdict, Judge
 from pokayoke.replay.score.examples import ExampleWriter
 
@@ -38,8 +38,9 @@ class Scorer:
     def __init__(self, judges: Sequence[Judge]) -> None:
         self.judges = tuple(judges)
         self._writer = ExampleWriter(judges)
-        # The fields of each contract that have not occurred yet: once all have, calls are not searched any more.
-        self._unseen = [{one.id: set(declared_fields(one.input_schema)) for one in judge.contracts} for judge in judges]
+        self._declared = [
+            {one.id: frozenset(declared_fields(one.input_schema)) for one in judge.contracts} for judge in judges
+        ]
 
     def score_recordings(self, reads: Iterable[ReadResult], file: int = 0) -> Score:
         """Return the counts for some recordings.
@@ -49,31 +50,34 @@ class Scorer:
             file: number of the file, for examples.
         """
         score = Score(tallies=[Tally() for _ in self.judges])
+        # The fields of each contract that have not occurred yet: once all have, calls are not searched any more.
+        left = [dict(declared) for declared in self._declared]
         for read in reads:
             if isinstance(read, UnreadRecord):
                 score.unread += 1
-                if len(score.first_unread) < 10:  # noqa: PLR2004 - enough to find the problem
+                if len(score.first_unread) < MOST_UNREAD:
                     score.first_unread.append((file, read.line, read.why))
                 continue
             score.calls += 1
             judged = [judge.judge_call(read) for judge in self.judges]
-            for tally, one, unseen in zip(score.tallies, judged, self._unseen, strict=True):
-                known = tally.for_tool(self._writer.tool_name(one))
+            for tally, one, unseen in zip(score.tallies, judged, left, strict=True):
+                known = tally.for_tool(self._writer.tool_name(one), is_known=one.contract is not None)
                 known.calls += 1
                 _count_call(known, read, one, file, self._writer)
                 _count_truth(known, read, one)
                 _count_output(known, read, one, file, self._writer)
-                _count_fields(known, one, unseen.get(one.contract or ""))
+                _count_fields(known, one, unseen)
             if len(judged) == 2:  # noqa: PLR2004 - a comparison is between two
                 _compare_verdicts(score, read, judged, file, self._writer)
         return score
 
 
-def _count_fields(tally: ToolTally, judged: CallVerdict, unseen: set[str] | None) -> None:
-    if unseen and judged.reading.value is not None:
-        found = unseen & set(_present_fields(judged.reading.value))
+def _count_fields(tally: ToolTally, judged: CallVerdict, unseen: dict[str, frozenset[str]]) -> None:
+    contract, value = judged.contract or "", judged.reading.value
+    left = unseen.get(contract)
+    if left and value is not None and (found := left.intersection(_present_fields(value))):
         tally.fields |= found
-        unseen -= found
+        unseen[contract] = left - found
 
 
 def _count_call(tally: ToolTally, call: Recording, judged: CallVerdict, file: int, writer: ExampleWriter) -> None:
@@ -186,7 +190,7 @@ def _compare_verdicts(
         tool = writer.tool_name(before).partition("@")[0]
         add_count(score.changes.setdefault(way, {}), tool)
         kept = score.changed.setdefault(way, [])
-        if len(kept) < 3:  # noqa: PLR2004 - as many as of every kind
+        if len(kept) < EXAMPLES:
             shown = call.output if way.startswith("answer") else call.arguments
             kept.append(writer.build_example(call, before, tool if finding is None else finding, shown, file=file))
 

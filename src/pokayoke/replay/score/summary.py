@@ -43,10 +43,17 @@ _SHOWN_NUMBERS: Final = (
 
 
 class ContractSet(msgspec.Struct, frozen=True):
-    """One set of contracts, and its name in reports."""
+    """One set of contracts.
+
+    Attributes:
+        label: its name in reports.
+        judge: decides by them.
+        modules: the `module:attribute` names they come from, for workers that have to import them.
+    """
 
     label: str
     judge: Judge
+    modules: tuple[str, ...] = ()
 
 
 def build_summary(score: Score, files: Sequence[str], sets: Sequence[ContractSet]) -> dict[str, Any]:
@@ -67,7 +74,8 @@ def build_summary(score: Score, files: Sequence[str], sets: Sequence[ContractSet
         ],
         "contracts": shown,
         "changes": sorted(
-            (_change_summary(way, score, files) for way in score.changes), key=lambda one: -int(one["count"])
+            (_change_summary(way, score, files) for way in score.changes),
+            key=lambda one: (-int(one["count"]), str(one["way"])),
         ),
     }
 
