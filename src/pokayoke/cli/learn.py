@@ -9,8 +9,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from pokayoke.cli.options import OnOption
-from pokayoke.cli.output import as_json, escape_text, format_count, print_data, print_message, progress_bar
-from pokayoke.cli.recordings import announce_recordings, report_lost_parts
+from pokayoke.cli.output import (
+    announce_recordings,
+    as_json,
+    escape_text,
+    format_count,
+    print_data,
+    print_message,
+    progress_bar,
+    report_lost_parts,
+)
 from pokayoke.cli.sources import refuse_to_overwrite
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError
@@ -76,11 +84,7 @@ def learn(
     refuse_to_overwrite([*(() if mcp else words or ()), *([listing] if listing else ())], output=output)
     learner, lost = Learner(version), 0
     if mcp:
-        if listing is not None:
-            raise ConfigurationError("--mcp and --listing are two sources for the same thing. Give one")
-        if not words:
-            raise ConfigurationError("--mcp asks a server: name the command that starts it, --mcp -- COMMAND ARGUMENTS")
-        entries = ask_server(words, seconds=timeout)
+        entries = _ask_server(words, listing, seconds=timeout)
         _save_listing(entries, save_listing, force=force)
     else:
         entries = [] if listing is None else read_listing(listing)
@@ -92,6 +96,14 @@ def learn(
     _write_contracts(drafts, skipped, learner, output, json=json)
     if learner.unread or skipped or lost or not drafts:
         raise typer.Exit(1)
+
+
+def _ask_server(command: Sequence[str] | None, listing: str | None, *, seconds: float) -> list[dict[str, Any]]:
+    if listing is not None:
+        raise ConfigurationError("--mcp and --listing are two sources for the same thing. Give one")
+    if not command:
+        raise ConfigurationError("--mcp asks a server: name the command that starts it, --mcp -- COMMAND ARGUMENTS")
+    return ask_server(command, seconds=seconds)
 
 
 def _save_listing(entries: list[dict[str, Any]], name: str | None, *, force: bool) -> None:

@@ -11,18 +11,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pokayoke.core.text.visible import make_visible
 from pokayoke.runtime.trace.line import escape_controls
 
+if TYPE_CHECKING:
+    from pokayoke.replay.parts import Part
+
 _MARKS: Final = {"ok": "32", "bad": "31", "dim": "2", "note": "33"}
 _PROGRESS_FROM_BYTES: Final = 5_000_000
+_MOST_NAMED: Final = 10
 
 
 def escape_text(text: object, *, limit: int | None = None) -> str:
@@ -115,3 +119,22 @@ def progress_bar(names: Iterable[str]) -> Generator[Callable[[int, int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("0 calls", total=total)
         yield lambda read, calls: bar.update(task, completed=read, description=f"{calls:,} calls")
+
+
+def announce_recordings(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield the parts; before the first one of a recording, say in which format it is read."""
+    file = -1
+    for part in parts:
+        if part.file != file:
+            file = part.file
+            print_message(f"{escape_text(part.url)}: {part.kind.format}")
+        yield part
+
+
+def report_lost_parts(lost: Sequence[Part]) -> None:
+    """Say which parts are missing from the result, because every worker that had them died."""
+    for part in lost[:_MOST_NAMED]:
+        where = "the whole file" if part.end is None else f"bytes {part.start:,} to {part.end:,}"
+        print_message(f"{escape_text(part.url)}: left out {where}: every worker that had this part died")
+    if len(lost) > _MOST_NAMED:
+        print_message(f"and {len(lost) - _MOST_NAMED} more parts")

@@ -12,6 +12,7 @@ import typer
 
 from pokayoke.cli.options import OnOption, parse_share
 from pokayoke.cli.output import (
+    announce_recordings,
     as_json,
     choose_painter,
     escape_text,
@@ -21,8 +22,8 @@ from pokayoke.cli.output import (
     print_message,
     print_section,
     progress_bar,
+    report_lost_parts,
 )
-from pokayoke.cli.recordings import announce_recordings, report_lost_parts
 from pokayoke.cli.sources import LoadedSources, read_sources, refuse_to_overwrite
 from pokayoke.errors import ConfigurationError
 from pokayoke.replay.engines import default_jobs, open_cluster, open_local, run
