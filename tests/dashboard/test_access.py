@@ -19,7 +19,6 @@ PAGES = (
     "/setup",
     "/switches",
     "/events",
-    "/metrics",
 )
 
 
