@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NoReturn
 import msgspec
 import typer
 
+from pokayoke.cli.contracts import amend as contracts_amend
 from pokayoke.cli.contracts import diff as contracts_diff
 from pokayoke.cli.contracts import rollout as contracts_rollout
 from pokayoke.cli.contracts.lock_options import (
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 contracts_rollout.register_commands(app)
 contracts_diff.register_commands(app)
+contracts_amend.register_commands(app)
 
 _DIGEST_LENGTH: Final = 19
 

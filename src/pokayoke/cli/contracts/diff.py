@@ -71,7 +71,7 @@ def diff(
     """
     before, after = _load_side(old, path), _load_side(new, path)
     tools = compare_contracts(before, after)
-    recorded = None if against is None else _score_recordings(before, after, against, kind, fields)
+    recorded = None if against is None else score_recordings(before, after, against, kind, fields)
     if json:
         print_data(as_json({"old": old, "new": new, "tools": tools, "against": recorded}))
     else:
@@ -111,7 +111,7 @@ def _load_side(name: str, lock: str) -> list[Contract]:
     return found
 
 
-def _score_recordings(
+def score_recordings(
     before: list[Contract], after: list[Contract], names: list[str], kind: str | None, fields: str | None
 ) -> dict[str, Any]:
     """Return how both sides judge recorded calls, scored as by `pokayoke replay --compare`."""
@@ -156,12 +156,17 @@ def _print_diff(tools: dict[str, tuple[Change, ...]], recorded: dict[str, Any] |
     for side in sides:
         print_message(f"{side}: {SIDE_MEANINGS[side]}")
     if recorded is not None:
-        broken, calls, mended = (f"{recorded[key]:,}" for key in ("broken", "calls", "mended"))
-        print_data(f"recorded calls: {broken} of {calls} would break, {mended} would be mended")
-        for line in format_table([(f"{x['count']:,}", x["way"], _first_example(x)) for x in recorded["changes"]]):
-            print_data(f"  {line}")
-        if recorded["unread"]:
-            print_message(f"{format_count(recorded['unread'], 'record')} could not be read")
+        print_recorded(recorded)
+
+
+def print_recorded(recorded: dict[str, Any]) -> None:
+    """Print how recorded calls are judged differently, see `score_recordings`."""
+    broken, calls, mended = (f"{recorded[key]:,}" for key in ("broken", "calls", "mended"))
+    print_data(f"recorded calls: {broken} of {calls} would break, {mended} would be mended")
+    for line in format_table([(f"{x['count']:,}", x["way"], _first_example(x)) for x in recorded["changes"]]):
+        print_data(f"  {line}")
+    if recorded["unread"]:
+        print_message(f"{format_count(recorded['unread'], 'record')} could not be read")
 
 
 def _count_kinds(changes: Sequence[Change]) -> str:

@@ -80,7 +80,7 @@ def read_definitions(
             value = parse(data)[0]
         except StrictError as error:
             raise ConfigurationError(f"{name}: not JSON: {error}{_module_hint(path)}") from None
-    listed = _unwrap_definitions(value)
+    listed = unwrap_definitions(value)
     if not listed:
         raise ConfigurationError(f"{name} holds no tool definitions in the shape of OpenAI, Anthropic or MCP")
     for index, definition in enumerate(listed):
@@ -115,7 +115,7 @@ def parse_definition(definition: Any, *, trust_hints: bool = False) -> dict[str,
     return sources.read_mapping(definition)
 
 
-def _unwrap_definitions(value: Any) -> list[Any]:
+def unwrap_definitions(value: Any) -> list[Any]:
     """Return the list of definitions in a list, an MCP answer, a file of contracts, or one definition."""
     if is_array(value):
         return value
@@ -123,5 +123,5 @@ def _unwrap_definitions(value: Any) -> list[Any]:
         return []
     for key in _WRAPPER_KEYS:
         if key in value:
-            return _unwrap_definitions(value[key])
+            return unwrap_definitions(value[key])
     return [value] if any(key in value for key in _DEFINITION_KEYS) else []
