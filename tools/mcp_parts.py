@@ -17,6 +17,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / ".mcp-parts"
 NPM: Final = {
     "@modelcontextprotocol/client": "2.4.0",  # both eras
+    "@modelcontextprotocol/inspector": "1.0.3",  # the last one that Node 20 runs
     "@modelcontextprotocol/sdk": "1.32.2",  # the era with a handshake
     "@modelcontextprotocol/server-everything": "2026.8.31",
     "@modelcontextprotocol/server-filesystem": "2026.8.31",

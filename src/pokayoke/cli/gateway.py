@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.options import JsonOption, StoreOption
+from pokayoke.cli.options import JsonOption, ModeOption, StoreOption, read_guard_config
 from pokayoke.cli.output import escape_text, print_data, print_message
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.errors import ConfigurationError, MissingExtraError
@@ -62,6 +62,7 @@ def gateway(
     port: PortOption = 8_765,
     store: StoreOption = None,
     config: ConfigOption = None,
+    mode: ModeOption = None,
     run: RunOption = "",
     trust_hints: HintsOption = False,
     read: ReadsOption = [],  # noqa: B006 - typer copies it
@@ -84,7 +85,9 @@ def gateway(
     if new_token:
         _print_new_token(new_token, as_json)
         return
-    made = _build_gateway(servers, store=store, config=config, run=run, trust_hints=trust_hints, reads=read)
+    made = _build_gateway(
+        servers, store=store, config=read_guard_config(config, mode), run=run, trust_hints=trust_hints, reads=read
+    )
     if _sign_in(made, token_folder, sign_in):
         return
     from pokayoke.gateway.http.gate import Door, require_door  # noqa: PLC0415 - needs the extra
@@ -119,7 +122,7 @@ def _require_extra() -> None:
 
 
 def _build_gateway(
-    servers: Path | None, *, store: str | None, config: Path | None, run: str, trust_hints: bool, reads: list[str]
+    servers: Path | None, *, store: str | None, config: Any, run: str, trust_hints: bool, reads: list[str]
 ) -> GatewaySetup:
     _require_extra()
     if servers is None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pokayoke.cli.options import StoreOption
+from pokayoke.cli.options import ModeOption, StoreOption, read_guard_config
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.interceptor import Interceptor
 from pokayoke.gateway.listing import ListingSettings
@@ -25,9 +25,7 @@ def mcp(
     client: Annotated[str | None, typer.Option(help="Name of the client; written by `pokayoke install`.")] = None,
     store: StoreOption = None,
     scope: Annotated[str, typer.Option(help="What the servers of one client share; with one store, one run.")] = "mcp",
-    mode: Annotated[
-        Literal["monitor", "enforce"] | None, typer.Option(help="monitor: only say what would be refused.")
-    ] = None,
+    mode: ModeOption = None,
     config: Annotated[Path | None, typer.Option(help="A pokayoke.yaml.")] = None,
     contracts: Annotated[Path | None, typer.Option(help="Contracts that win over what the server lists.")] = None,
     approved: Annotated[Path | None, typer.Option(help="A saved tools/list answer: other tools are not run.")] = None,
@@ -58,7 +56,7 @@ def mcp(
     Exit code 2 if the server cannot be started.
     """
     del client  # says who has written the command line
-    guard = Guard([], config=_read_config(config, mode), store=store)
+    guard = Guard([], config=read_guard_config(config, mode), store=store)
     fields = _read_fields(contracts)
     for effect, names in (("read", read), ("destructive", destructive)):
         for name in names or ():
@@ -79,19 +77,6 @@ def mcp(
     finally:
         guard.close()
     raise typer.Exit(code)
-
-
-def _read_config(path: Path | None, mode: str | None) -> Any:
-    """Return the policy of a file, or what is given; `--mode` wins over the file."""
-    if path is None:
-        return None if mode is None else {"mode": mode}
-    if mode is None:
-        return path
-    import msgspec  # noqa: PLC0415 - for this pair of options only
-
-    from pokayoke.runtime.config.config import load_policy  # noqa: PLC0415 - as above
-
-    return msgspec.structs.replace(load_policy(path), mode=mode)
 
 
 def _read_fields(path: Path | None) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import typer
@@ -26,6 +27,9 @@ from pokayoke.stores.base import Store
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", envvar="POKAYOKE_STORE", show_envvar=True, help="The store the program uses, as a URL."),
+]
+ModeOption = Annotated[
+    Literal["monitor", "enforce"] | None, typer.Option("--mode", help="monitor: only say what would be refused.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line per thing.")]
 ByOption = Annotated[str, typer.Option("--by", help="Who decides this; kept in the audit.")]
@@ -178,3 +182,19 @@ def progress_counter(what: str) -> Generator[Callable[[int], None]]:
                 status.update(f"{escape_text(what)}: {total:,}")
 
         yield count_more
+
+
+def read_guard_config(path: Path | None, mode: str | None) -> Any:
+    """Return what `Guard(config=...)` takes: a file, or the policy of one; `--mode` wins over the file.
+
+    Args:
+        path: of a pokayoke.yaml; None for the defaults.
+        mode: from `--mode`; None leaves it to the file.
+    """
+    if path is None:
+        return None if mode is None else {"mode": mode}
+    if mode is None:
+        return path
+    from pokayoke.runtime.config.config import load_policy  # noqa: PLC0415 - for this pair of options only
+
+    return msgspec.structs.replace(load_policy(path), mode=mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -143,9 +143,11 @@ class _Amendments:
 
 
 def _amended(fields: dict[str, Any], schema: dict[str, Any] | None, version: str | None) -> Contract:
-    if schema is None:
-        return Contract(**fields)
-    return Contract(**{**fields, "input_schema": schema, **({"version": version} if version else {})})
+    changed: dict[str, Any] = dict(fields)
+    if schema is not None:
+        changed["input_schema"] = schema
+        changed["version"] = version or changed.get("version", "1")
+    return Contract(**changed)
 
 
 def _write_file(path: Path, edits: list[DefinitionEdit], after: list[Contract]) -> None:
@@ -180,5 +182,5 @@ def _print_changes(found: _Amendments, recorded: dict[str, Any], path: Path, *, 
 def _short(value: Any) -> str:
     if value is None:
         return "nothing"
-    text = cast("str", as_json(value)).replace("\n", " ")
+    text = as_json(value).replace("\n", " ")
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

@@ -8,7 +8,7 @@ Never: a choice between two that match equally: a twin that somebody registers m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -27,7 +27,7 @@ _MOMENT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d:\d\d))?")
 
 
 def find_said(
-    record: OutputRecord, words: UserWords, burned: Collection[str], phrases: Collection[str] = ()
+    record: OutputRecord, words: UserWords, burned: Container[str], phrases: Collection[str] = ()
 ) -> frozenset[str]:
     """Return what of a record stands in the user's words; marks that begin with `~` only break ties.
 
@@ -55,7 +55,7 @@ def find_said(
     return frozenset(found)
 
 
-def _said_of_text(text: str, words: UserWords, burned: Collection[str], phrases: Collection[str]) -> Iterator[str]:
+def _said_of_text(text: str, words: UserWords, burned: Container[str], phrases: Collection[str]) -> Iterator[str]:
     """Yield what of a short text stands in the user's words: neighbouring words, names, phrases, long words."""
     yield from (f"?{phrase}" for phrase in phrases if phrase in text)
     parts = find_words(text.replace("_", " "))
@@ -66,7 +66,7 @@ def _said_of_text(text: str, words: UserWords, burned: Collection[str], phrases:
     yield from (f"~{part}" for part in parts if len(part) >= _LONG_WORD and part in words.words and part not in NOISE)
 
 
-def anchor_group(group: list[OutputRecord], words: UserWords, burned: Collection[str]) -> list[OutputRecord]:
+def anchor_group(group: list[OutputRecord], words: UserWords, burned: Container[str]) -> list[OutputRecord]:
     """Return the records of a group that the user's words single out.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -107,7 +107,7 @@ class Outputs:
         self._joined: set[int] = set()
         self._in_force: set[int] = set()  # identifiers of anchored and joined records
 
-    def add(self, origin: Origin, data: bytes, words: UserWords, burned: Collection[str]) -> Iterator[OutputRecord]:
+    def add(self, origin: Origin, data: bytes, words: UserWords, burned: Container[str]) -> Iterator[OutputRecord]:
         """Take in an output and yield its records.
 
         Args:
@@ -143,7 +143,7 @@ class Outputs:
                 yield from ((output.origin, record) for record in group[:left])
                 left -= len(group[:left])
 
-    def judge_again(self, before: UserWords, words: UserWords, burned: Collection[str]) -> None:
+    def judge_again(self, before: UserWords, words: UserWords, burned: Container[str]) -> None:
         """Find anew what the user's words single out, now that they have grown: only where a new word may stand."""
         fresh = words.words - before.words
         everything = words.selects_otherwise(before)
@@ -199,7 +199,7 @@ class Outputs:
         if pair:
             self._firsts.add((pair,), number)
 
-    def _judge_again(self, output: _Output, words: UserWords, burned: Collection[str]) -> None:
+    def _judge_again(self, output: _Output, words: UserWords, burned: Container[str]) -> None:
         number, behind = output.first, output.first + output.count
         for mark in dict.fromkeys(output.marks):
             kept = array("L", (one for one in self._marked[mark] if not output.first <= one < behind))
@@ -212,7 +212,7 @@ class Outputs:
         self._anchor_single(output)
 
     def _judge_group(
-        self, output: _Output, group: list[OutputRecord], number: int, words: UserWords, burned: Collection[str]
+        self, output: _Output, group: list[OutputRecord], number: int, words: UserWords, burned: Container[str]
     ) -> None:
         """Mark the records of a group that the user's words single out."""
         origin = output.origin

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 import orjson
 
+from pokayoke.core.hash_set import HashSet
 from pokayoke.core.provenance.forms import find_contacts, fold, normal_form
 from pokayoke.core.provenance.labels import ArgumentKind, ToolLabels, name_words
 from pokayoke.core.provenance.outputs import AUTHORED, DIRECTORY, Origin, Outputs
@@ -29,8 +30,9 @@ from pokayoke.core.provenance.vocabulary import GATE_ORDER, PRIVATE_NAMES, Act
 Tier = Literal["prompt", "own", "trusted", "anchored", "leaf", "none"]
 Level = Literal["strict", "careful", "balanced"]
 _MOST_WAITING: Final = 12_582_912  # bytes of outputs; of the oldest beyond them no value is known
+_MOST_WAITING_CALLS: Final = 20_000  # as above
 _MOST_CALLS: Final = 4_096  # of which a later output is known to replace an earlier one
-_MOST_READ: Final = 67_108_864  # bytes of outputs in a run; of later ones no value is known
+_MOST_READ: Final = 67_108_864  # bytes of arguments and outputs in a run; of later ones no value is known
 _VOUCHED: Final[frozenset[Tier]] = frozenset({"prompt", "own", "trusted"})
 
 
@@ -115,9 +117,9 @@ class Provenance:
         self._latest: dict[int, int] = {}  # the step of the latest output of a call, by a hash of the call
         self._superseded: set[int] = set()
         self._outputs = Outputs()
-        self._own: set[str] = set()
-        self._trusted: set[str] = set()
-        self._burned: set[str] = set()
+        self._own = HashSet()
+        self._trusted = HashSet()
+        self._burned = HashSet()
         self._private = PrivateValues()
         self._private_size = 0  # bytes of the outputs whose private values are not known
         self._asks_private = False  # from the first text on that may leave
@@ -162,7 +164,7 @@ class Provenance:
             self._latest.pop(next(iter(self._latest)))
         self._waiting.append(_Taken(labels, arguments, output, step, is_approved))
         self._waiting_size += len(output)
-        while self._waiting_size > _MOST_WAITING and len(self._waiting) > 1:
+        while len(self._waiting) > (_MOST_WAITING_CALLS if self._waiting_size <= _MOST_WAITING else 1):
             self._waiting_size -= len(self._waiting.popleft().output)
 
     def waiting_size(self, labels: ToolLabels) -> int:
@@ -173,7 +175,7 @@ class Provenance:
         while self._waiting:
             taken = self._waiting.popleft()
             self._waiting_size -= len(taken.output)
-            self._read_size += len(taken.output)
+            self._read_size += len(taken.arguments) + len(taken.output)
             if self._read_size < _MOST_READ:
                 self._read_call(taken)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.clients.command_line import CommandLine
@@ -37,6 +38,10 @@ class ClientConfig(Protocol):
 
     def find_command_line(self, server: ServerEntry) -> CommandLine:
         """Return where the command line of a server stands, which has one."""
+        ...
+
+    def read_entry(self, server: ServerEntry) -> Mapping[str, Any]:
+        """Return the texts of a server's entry, which has a command line: its environment, its folder."""
         ...
 
 

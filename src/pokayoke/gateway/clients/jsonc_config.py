@@ -7,8 +7,10 @@ Never: a key that stands twice is passed over: clients disagree about which one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from pokayoke.core.json.values import is_object
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.clients.command_line import CommandLine, Word, WordList
 from pokayoke.gateway.clients.jsonc import JsoncArray, JsoncObject, JsoncValue, describe_place, parse_jsonc
@@ -65,6 +67,12 @@ class JsoncConfig:
         assert isinstance(program, Word)  # its keys were chosen so
         added = f',{self._blank_before(key)}"{server.keys.arguments[-1]}"{self._colon(key, program)}'
         return CommandLine(self.text, program, words, program.end, added)
+
+    def read_entry(self, server: ServerEntry) -> Mapping[str, Any]:
+        """Return the texts of a server's entry, which has a command line."""
+        value = self._to_plain(self._at(server.path) or self._root)
+        assert is_object(value)  # it has a command line
+        return value
 
     def _blank_before(self, key: Word) -> str:
         """Return the line end and the indentation of a key that begins its line, otherwise a blank."""

@@ -11,6 +11,7 @@ marks in what tomlkit writes show where the values stand. What does not come bac
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from pokayoke.errors import ConfigurationError, MissingExtraError
@@ -63,6 +64,10 @@ class TomlConfig:
         path = (*server.path, *server.keys.program)
         program = Word(self._value_at(path), *self._places[path])
         return CommandLine(self.text, program, words, *self._added_key(path, server.keys.arguments[-1], program))
+
+    def read_entry(self, server: ServerEntry) -> Mapping[str, Any]:
+        """Return the values of a server's entry, which has a command line."""
+        return cast("Mapping[str, Any]", self._value_at(server.path))
 
     def _find_places(self) -> dict[Path, tuple[int, int]]:
         """Return where the values of the command lines stand, from their first to after their last character."""

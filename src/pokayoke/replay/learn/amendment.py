@@ -131,14 +131,18 @@ def _add_type(node: dict[str, Any], error: jsonschema_rs.ValidationError) -> lis
 
 
 def _drop_required(node: dict[str, Any], error: jsonschema_rs.ValidationError) -> list[_Place]:
-    return [(("required",), [name for name in node["required"] if name in error.instance])]
+    value: Any = error.instance
+    return [(("required",), [name for name in node["required"] if name in value])]
 
 
 def _declare_names(node: dict[str, Any], error: jsonschema_rs.ValidationError) -> list[_Place]:
-    known = node.get("properties", {})
+    value: Any = error.instance
+    kind: Any = error.kind
+    unexpected: list[str] = kind.unexpected
+    known: dict[str, Any] = node.get("properties", {})
     return [
-        (("properties", name), known.get(name, {"type": _type_of(error.instance[name])}))
-        for name in error.kind.unexpected
+        (("properties", name), known.get(name, {"type": _type_of(value[name])}))
+        for name in unexpected
         if not holds_hidden(name)
     ]
 

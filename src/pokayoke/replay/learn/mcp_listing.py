@@ -16,7 +16,7 @@ import selectors
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -54,21 +54,8 @@ def ask_server(command: Sequence[str], *, seconds: float = 30.0) -> list[dict[st
     Raises:
         ConfigurationError: it cannot be started, answers too late, too much, or not in MCP.
     """
-    with _Server(command, seconds) as server:
-        server.send_request(
-            "initialize",
-            {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "pokayoke", "version": "1"}},
-        )
-        server.send_message({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        tools: list[dict[str, Any]] = []
-        cursor: Any = None
-        for _ in range(_MOST_PAGES):
-            answer = server.send_request("tools/list", {} if cursor is None else {"cursor": cursor})
-            tools += _tool_entries(answer)
-            cursor = answer.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or len(tools) > _MOST_TOOLS:
-                break
-    return tools[:_MOST_TOOLS]
+    with McpServerSession(command, seconds) as server:
+        return server.list_tools()
 
 
 def read_listing(name: str) -> list[dict[str, Any]]:
@@ -152,10 +139,27 @@ def _tool_entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in tools if is_object(entry)] if is_array(tools) else []
 
 
-class _Server:
-    """A server's process, and the messages to and from it."""
+class McpServerSession:
+    """A server's process, and the messages to and from it.
 
-    def __init__(self, command: Sequence[str], seconds: float) -> None:
+    Args:
+        command: the program and its arguments.
+        seconds: most seconds for everything.
+        environment: variables beside those of this process.
+        folder: it starts in; None for the current one.
+
+    Raises:
+        ConfigurationError: it cannot be started; from each request: it answers too late, too much, or not in MCP.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        seconds: float,
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+    ) -> None:
         self._name = command[0] if command else ""
         if not CAN_WAIT_FOR_PIPES:
             raise ConfigurationError(
@@ -175,6 +179,8 @@ class _Server:
                 stderr=self._said,
                 bufsize=0,
                 start_new_session=True,
+                env={**os.environ, **environment} if environment else None,
+                cwd=folder,
             )
         except (OSError, ValueError, IndexError) as error:
             self._said.close()
@@ -192,6 +198,23 @@ class _Server:
         assert process.stdout is not None, "opened as a pipe"
         process.stdout.close()
         self._said.close()
+
+    def list_tools(self) -> list[dict[str, Any]]:
+        """Open the conversation and return the entries of the server's tool list, unchanged."""
+        self.send_request(
+            "initialize",
+            {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "pokayoke", "version": "1"}},
+        )
+        self.send_message({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        tools: list[dict[str, Any]] = []
+        cursor: Any = None
+        for _ in range(_MOST_PAGES):
+            answer = self.send_request("tools/list", {} if cursor is None else {"cursor": cursor})
+            tools += _tool_entries(answer)
+            cursor = answer.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or len(tools) > _MOST_TOOLS:
+                break
+        return tools[:_MOST_TOOLS]
 
     def send_message(self, message: dict[str, Any]) -> None:
         """Write one message."""

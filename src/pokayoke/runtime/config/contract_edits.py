@@ -16,7 +16,7 @@ import msgspec
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.json.pointer import parse_pointer
 from pokayoke.core.json.strict import parse
-from pokayoke.core.json.values import is_object
+from pokayoke.core.json.values import is_array, is_object
 from pokayoke.runtime.config.contract_files import read_definitions, unwrap_definitions
 from pokayoke.runtime.files.atomic_file import read_followed
 
@@ -59,11 +59,10 @@ def edit_definitions(path: Path, edits: list[DefinitionEdit]) -> bytes:
 
 
 def _edit_yaml(text: str, edits: list[DefinitionEdit]) -> bytes:
-    from ruamel.yaml import YAML  # noqa: PLC0415 - 40 ms of import, needed only with a file
-    from ruamel.yaml.util import load_yaml_guess_indent  # noqa: PLC0415 - as above
+    from ruamel.yaml import YAML, util  # noqa: PLC0415 - 40 ms of import, needed only with a file
 
-    guess: Any = load_yaml_guess_indent
-    _, sequence, offset = guess(text)
+    tools: Any = util  # ruamel's own annotations are incomplete
+    _, sequence, offset = tools.load_yaml_guess_indent(text)
     yaml: Any = YAML()
     yaml.preserve_quotes, yaml.width = True, _WIDE
     yaml.indent(mapping=2, sequence=sequence or 2, offset=offset or 0)
@@ -91,7 +90,7 @@ def _apply_edits(definitions: list[Any], edits: list[DefinitionEdit]) -> None:
 def _set_value(node: Any, key: str, value: Any) -> None:
     """Set a value; a list that got longer or shorter keeps its style and the comments at what stays."""
     known = node.get(key)
-    if isinstance(known, list) and isinstance(value, list):
+    if is_array(known) and is_array(value):
         for gone in [one for one in known if one not in value]:
             known.remove(gone)
         known.extend(one for one in value if one not in known)

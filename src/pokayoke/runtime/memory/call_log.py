@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from pokayoke.core.call import SUCCESSFUL, Outcome, StopReason, ToolCall
 from pokayoke.core.finding_codes import FINDING_CODES
+from pokayoke.core.hash_set import HashSet
 from pokayoke.core.ledger.compensation import COMPENSATION_RUN_ID, compensation_finding
 from pokayoke.core.ledger.key import compensation_key
 from pokayoke.core.ledger.records import OPEN, Claim, Record
@@ -24,7 +25,8 @@ from pokayoke.stores.base import Store
 from pokayoke.stores.values import RecordQuery
 
 _KEPT_REFUSALS: Final = 20
-_KEPT_EFFECTS: Final = 10_000
+_KEPT_EFFECTS: Final = 1_000  # with their tools, in order
+_KEPT_KEYS: Final = 100_000  # of older ones: only that they were
 _ALL: Final = 2**31 - 1
 _effect_numbers: Final = itertools.count(1)
 
@@ -68,7 +70,8 @@ class CallLog:
         self.refused: OrderedDict[tuple[str, str], OpenCall] = OrderedDict()
         self._done: OrderedDict[str, str] = OrderedDict()
         self._order: OrderedDict[str, tuple[str, float]] = OrderedDict()  # writes as they ended: tool, and when
-        self._long_done: Counter[str] = Counter()  # effects whose keys are forgotten, by tool
+        self._long_done: Counter[str] = Counter()  # effects before those of `_done`, by tool
+        self._old_keys = HashSet()  # their keys
         self._unknown: dict[str, str] = {}  # tools of writes that failed and may have taken effect, by key
         self._unusable: dict[str, str] = {}  # tools of writes that ran, and whose answers were unusable, by key
         self._effects = next(_effect_numbers) if was_open else 0
@@ -129,7 +132,7 @@ class CallLog:
             self._here.add(claim.key)
         self._under_way.add(claim.key)
         self._effects = next(_effect_numbers)
-        self.unmet[claim.key] = (claim.tool, "in_doubt")
+        self._set_unmet(claim.key, claim.tool, "in_doubt")
         matter = self.open[claim.key] = OpenCall(claim.tool, "in_doubt")
         return matter
 
@@ -177,7 +180,8 @@ class CallLog:
         if outcome.status == "invalid_output" and outcome.effect == "done":
             self.forget_key(key)
             self._done.pop(key, None)
-            self._unusable[key], self.unmet[key] = tool, (tool, UNUSABLE)
+            self._set_unmet(key, tool, UNUSABLE)
+            _keep_tool(self._unusable, key, tool)
             return
         if outcome.status == "in_doubt" or (outcome.status not in SUCCESSFUL and outcome.effect != "done"):
             if not self._is_repeat(outcome, key):
@@ -191,7 +195,8 @@ class CallLog:
         if self.refused:
             self.refused.pop((tool, str(call.arguments)), None)
         self._unknown.pop(key, None)
-        if outcome.status == "replayed" and outcome.findings[0].data.get("new"):
+        may_add = len(self.unrepeated) < _KEPT_EFFECTS
+        if may_add and outcome.status == "replayed" and outcome.findings[0].data.get("new"):
             self.unrepeated[tool, str(call.arguments)] = None
         elif outcome.repeated:
             self.unrepeated.pop((tool, str(call.arguments)), None)
@@ -227,6 +232,7 @@ class CallLog:
                 return
             here, self._done = self._done, OrderedDict()
             self._long_done.clear()  # those are in the ledger
+            self._old_keys.clear()
             for record in known:
                 if record.key not in undone:
                     self._count_ending(record)
@@ -256,7 +262,7 @@ class CallLog:
             was_unmet = key in self.unmet
             self.forget_key(key)
             if was_unmet and record.state == "failed_retriable":
-                self.unmet[key] = (record.tool, "tool_failure")
+                self._set_unmet(key, record.tool, "tool_failure")
 
     def ending_reason(self, *, well: bool) -> StopReason | None:
         """Why a run that nothing stopped is over; `well` if no exception ended it. None if nobody can say."""
@@ -301,7 +307,7 @@ class CallLog:
         """Whether a call was refused whose effect stands: nothing of it is left undone."""
         code = outcome.findings[0].code if outcome.findings else ""
         row = FINDING_CODES.get(code)
-        known = key in self._done or key in self._unusable
+        known = key in self._done or key in self._unusable or key in self._old_keys
         stands = known and not (row is not None and row.is_other_call)
         return outcome.status == "refused" and stands
 
@@ -315,13 +321,13 @@ class CallLog:
         if outcome.effect == "none" and not in_doubt:
             add_not_done(self.not_done, outcome)
         elif not waits:
-            self._unknown[key or tool] = tool
+            _keep_tool(self._unknown, key or tool, tool)
         if writes:
             # A mistake is put right by another call of the tool; a doubt, or a person's no, only by that very one.
             mark = key if waits or is_open or reason == "approval_denied" else ""
             if outcome.status != "refused":  # it began, and this is how it ended
                 self.unmet.pop(key, None)
-            self.unmet[mark or tool] = (tool, "in_doubt" if is_open else reason)
+            self._set_unmet(mark or tool, tool, "in_doubt" if is_open else reason)
         if waits:
             self.open[key or tool] = OpenCall(tool, "in_doubt" if in_doubt else "awaiting_approval", call.arguments)
         elif outcome.status != "refused" or reason == "approval_denied":
@@ -330,6 +336,13 @@ class CallLog:
             self.forget_key(key)
         if outcome.findings and (row := FINDING_CODES.get(outcome.findings[0].code)) and row.is_lasting:
             self._remember_refusal(OpenCall(tool, outcome.findings[0].code, call.arguments))
+
+    def _set_unmet(self, key: str, tool: str, reason: str) -> None:
+        """Keep how a write did not end well; of the oldest of many, once for its tool and reason."""
+        self.unmet[key] = (tool, reason)
+        if len(self.unmet) > _KEPT_EFFECTS:
+            oldest = self.unmet.pop(next(iter(self.unmet)))
+            self.unmet["\x1f".join(oldest)] = oldest
 
     def _remember_refusal(self, matter: OpenCall) -> None:
         with self._lock:
@@ -340,22 +353,26 @@ class CallLog:
     def _count_ending(self, record: Record) -> None:
         """Count what the ledger knows of a write: an effect, by whether its answer was usable, or a failure."""
         if record.state == "failed_final":
-            self._unknown[record.key] = record.tool
+            _keep_tool(self._unknown, record.key, record.tool)
         elif record.state == "completed":
             self._unknown.pop(record.key, None)
             if record.output_ok:
                 self._count_effect(record.key, record.tool)
             else:
-                self._unusable[record.key] = record.tool
+                _keep_tool(self._unusable, record.key, record.tool)
 
     def _count_effect(self, key: str, tool: str, *, again: bool = False) -> None:
         """Count an effect once. A replay is the same effect, also where there were too many to know its key."""
         with self._lock:
-            if key in self._done or (again and self._long_done):
+            is_full = len(self._old_keys) >= _KEPT_KEYS
+            if key in self._done or key in self._old_keys or (again and is_full):
                 return
             self._done[key] = tool
             if len(self._done) > _KEPT_EFFECTS:
-                self._long_done[self._done.popitem(last=False)[1]] += 1
+                oldest, its_tool = self._done.popitem(last=False)
+                self._long_done[its_tool] += 1
+                if not is_full:
+                    self._old_keys.add(oldest)
 
     def _find_undone_keys(self, done: list[Record]) -> set[str]:
         """Keys of the effects that were undone, or may have been; one question, however many there are."""
@@ -370,3 +387,11 @@ class CallLog:
             if undoing is not None and compensation_finding(record, undoing) is not None:
                 undone.add(record.key)
         return undone
+
+
+def _keep_tool(tools: dict[str, str], key: str, tool: str) -> None:
+    """Keep the tool of a call by its key; of many, that of the oldest by its own name."""
+    tools[key] = tool
+    if len(tools) > _KEPT_EFFECTS:
+        oldest = tools.pop(next(iter(tools)))
+        tools[oldest] = oldest

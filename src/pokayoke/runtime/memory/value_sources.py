@@ -17,6 +17,7 @@ from pokayoke.core.call import Finding
 from pokayoke.core.flow.environment import CallEnvironment
 from pokayoke.core.flow.plan import CallPlan, Snapshot
 from pokayoke.core.flow.seen_history import AnsweredCall, SeenHistory
+from pokayoke.core.hash_set import HashSet
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.core.output.model_text import unframe_text
 from pokayoke.core.provenance.labels import ToolLabels, derive_labels
@@ -39,7 +40,7 @@ class ValueSources:
         self._provenance = Provenance(is_tainted=is_tainted)
         self._words: dict[str, None] = {}
         self._words_size = 0
-        self._known: set[int] = set()  # hashes of the calls whose outputs were taken in
+        self._known = HashSet()  # the calls whose outputs were taken in
         self._history: SeenHistory | None = None
         self._earlier = 0
         self._lock = threading.Lock()
@@ -85,7 +86,7 @@ class ValueSources:
             if len(self._known) > _MOST_KNOWN:
                 self._known.clear()  # an output of a history may then count twice, which changes no judgement
             if call_id:
-                self._known.add(hash(call_id))
+                self._known.add(call_id)
             self._provenance.add_call(plan.labels, arguments, output, step=step, is_approved=is_approved)
 
     def judge(self, plan: CallPlan, arguments: Mapping[str, Any], env: CallEnvironment) -> Judgement:
@@ -104,7 +105,7 @@ class ValueSources:
             return provenance.judge(plan.labels, arguments)
 
     def _add_answer(self, one: AnsweredCall, snapshot: Snapshot) -> None:
-        mark = hash(one.id or (one.name, one.text))
+        mark = one.id or (one.name, one.text)
         if mark in self._known:
             return
         self._known.add(mark)
