@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from gateway_http import small
+from mcp_lines import OUTCOME, LineClient
 
 
 def run(*words, **environment):
@@ -78,3 +79,19 @@ def test_one_client_is_served_over_stdio(tmp_path):
     assert "'dead' is not available" in found[0]["result"]["instructions"] or found[1]["result"]["_meta"]
     assert [one["name"] for one in found[1]["result"]["tools"]] == ["a__echo", "a__add_note", "b__echo", "b__add_note"]
     assert found[2]["result"]["content"] == [{"type": "text", "text": "hi"}]
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("monitor", False), ("enforce", True)])
+def test_the_mode_is_one_switch(tmp_path, mode, refused):
+    """What `enforce` refuses, `monitor` lets through and marks, whatever the configuration says."""
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"a": small()}}))
+    (tmp_path / "other.yaml").write_text(f"mode: {'enforce' if mode == 'monitor' else 'monitor'}\n")
+    words = [tmp_path / "servers.json", "--stdio", "--config", tmp_path / "other.yaml", "--mode", mode]
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with LineClient(sys.executable, "-m", "pokayoke", "gateway", *map(str, words)) as client:
+        client.request("initialize", hello, within=60)
+        client.send(method="notifications/initialized")
+        result = client.request("tools/call", {"name": "echo", "arguments": {"text": {}}}, within=60)["result"]
+    facts = result["_meta"][OUTCOME]
+    assert (facts["status"] == "refused") is refused
+    assert refused or "monitored" in facts["findings"]

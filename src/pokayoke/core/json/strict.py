@@ -39,8 +39,8 @@ _LONG_RUN = b"0" * 19
 # From 16 digits on, a double may be another integer than the text says.
 _DOUBTFUL_RUN = b"0" * 16
 _INFINITE = frozenset({float("inf"), float("-inf")})
-# A whole double in a dump, unless it is so large that it has an exponent.
-_WHOLE = re.compile(rb"\.0(?![0-9])").search
+# A whole double in a dump, unless it is so large that it has an exponent. No number stands before a quotation mark.
+_WHOLE = re.compile(rb'\.0(?![0-9"])').search
 _DEEPEST = 200  # orjson ends at 254, and a few levels are kept in reserve
 # Bytes per allowed level from which the dump itself proves the depth: a longer text probably has too many signs of
 # structure to prove it by their number, and in a shorter one counting them is faster.
