@@ -67,7 +67,7 @@ def amend(
     found = _Amendments(before, {name: one.fields["input_schema"] for name, one in known.items()}, tools)
     for name in recordings:
         found.read_recording(name, kind, fields)
-    after = [_amended(one.fields, found.schemas.get(one.contract.name), version) for one in definitions]
+    after = [_apply_changes(one.fields, found.schemas.get(one.contract.name), version) for one in definitions]
     recorded = score_recordings(before, after, recordings, kind, fields)
     if write and found.changes:
         edits = [
@@ -78,10 +78,10 @@ def amend(
         _write_file(contracts, edits, after)
     if json:
         changes = {name: [msgspec.to_builtins(one) for one in changed] for name, changed in found.changes.items()}
-        print_data(as_json({"changes": changes, "left": found.left, "against": recorded, "written": write}))
+        print_data(as_json({"changes": changes, "left": found.open_refusals, "against": recorded, "written": write}))
     else:
         _print_changes(found, recorded, contracts, written=write)
-    if found.left or (found.changes and not write):
+    if found.open_refusals or (found.changes and not write):
         raise typer.Exit(1)
 
 
@@ -108,7 +108,7 @@ class _Amendments:
         return {name: one.schema for name, one in self._open.items() if one.changes}
 
     @property
-    def left(self) -> list[dict[str, Any]]:
+    def open_refusals(self) -> list[dict[str, Any]]:
         """Refusals that no change of one keyword would end, the most frequent ones first."""
         return [
             {"tool": tool, "code": code, "calls": count, "first": self._examples[tool, code]}
@@ -142,7 +142,7 @@ class _Amendments:
         self._examples.setdefault(place, where)
 
 
-def _amended(fields: dict[str, Any], schema: dict[str, Any] | None, version: str | None) -> Contract:
+def _apply_changes(fields: dict[str, Any], schema: dict[str, Any] | None, version: str | None) -> Contract:
     changed: dict[str, Any] = dict(fields)
     if schema is not None:
         changed["input_schema"] = schema
@@ -169,7 +169,7 @@ def _print_changes(found: _Amendments, recorded: dict[str, Any], path: Path, *, 
         ]
         for line in format_table(rows):
             print_data(f"  {line}")
-    left = [(f"{one['calls']:,}", one["code"], one["tool"], one["first"]) for one in found.left[:_MOST_LEFT]]
+    left = [(f"{one['calls']:,}", one["code"], one["tool"], one["first"]) for one in found.open_refusals[:_MOST_LEFT]]
     print_section("refused, and left to a person", left)
     if not found.changes and not left:
         print_data("nothing to amend: no refused call was answered well")
