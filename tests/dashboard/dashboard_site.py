@@ -73,11 +73,17 @@ def claim(store, key, state="in_doubt", *, tool="pay", run="order-1", at=NOW - 6
     return key
 
 
-def ask(store, number=1, *, arguments=None, tool="close_account", why=(), expires=NOW + 3_600.0, run="order-1"):
+def ask(
+    store, number=1, *, arguments=None, tool="close_account", why=(), expires=NOW + 3_600.0, run="order-1", approvers=1
+):
     """A question that waits."""
     mark = f"{number:064x}"
     given = {"customer": f"C-{number}", "password": "hunter2hunter2"} if arguments is None else arguments
-    store.propose(Approval(f"ap-{number:024x}", mark, tool, f"{tool}@1", given, run, NOW - 30.0, expires, why=why))
+    store.propose(
+        Approval(
+            f"ap-{number:024x}", mark, tool, f"{tool}@1", given, run, NOW - 30.0, expires, why=why, approvers=approvers
+        )
+    )
     return f"ap-{number:024x}"
 
 

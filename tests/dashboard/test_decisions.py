@@ -180,3 +180,19 @@ async def test_guards_are_fired_on_demand(store, clock):
     page = (await ann.get("/setup")).text
     assert "did not fire" in page
     assert "cannot be written" in page
+
+
+async def test_two_people_have_to_approve_where_the_question_says_so(store, dashboard, ann):
+    """The card says so; the first yes leaves it waiting, the same person is refused, and another one completes it."""
+    ident = ask(store, approvers=2)
+    page = f"/questions/{ident}"
+    assert "Two different people have to approve this." in (await ann.get(page)).text
+    await ann.submit(page, decision="approve", reason="looks right")
+    assert store.approval(ident).status == "waiting"
+    assert "ann approved it" in (await ann.get("/questions")).text
+    again = await ann.submit(page, decision="approve", reason="once more")
+    assert (again.status_code, "Not recorded" in again.text) == (409, True)
+    bob = await dashboard.sign_in("bob")
+    assert (await bob.submit(page, decision="approve", reason="agreed")).status_code == 303
+    assert store.approval(ident).status == "approved"
+    assert "endorsed" in (await ann.get("/audit")).text

@@ -21,9 +21,10 @@ from pokayoke.dashboard.desk import PageDesk, build_link, page_state
 from pokayoke.dashboard.trace_index import RunPage, TracedCall
 from pokayoke.errors import StoreError
 from pokayoke.stores.lists import PAGE, AuditFilter, question_place
-from pokayoke.stores.values import AuditEntry
+from pokayoke.stores.values import AuditEntry, EntryKind
 
 _ID = re.compile(r"[a-z]{2}-[0-9a-f]{1,64}", re.ASCII)
+_ANSWERS: tuple[EntryKind, ...] = ("approved", "denied", "endorsed")
 _CARDS = 20
 _ARGUMENTS = 40
 _ARGUMENT_LENGTH = 300
@@ -52,11 +53,7 @@ def list_questions(desk: PageDesk, request: Request) -> Response:
     at, after = desk.now(), _parse_place(request.query_params.get("after"))
     found = desk.store.waiting_approvals(at, after=after, limit=_CARDS + 1)
     shown = found[:_CARDS]
-    lines = (
-        desk.store.audit_lines(AuditFilter(("approved", "denied"), tuple(one.id for one in shown), limit=PAGE))
-        if shown
-        else ()
-    )
+    lines = desk.store.audit_lines(AuditFilter(_ANSWERS, tuple(one.id for one in shown), limit=PAGE)) if shown else ()
     more = build_link("/questions", after=_place_text(shown[-1])) if len(found) > _CARDS else ""
     return desk.render(
         request,
@@ -101,7 +98,7 @@ def answer_question(desk: PageDesk, request: Request) -> Response:
         now_known = _find_question(desk, request)
         if now_known is None:
             raise
-        return _show_one(desk, request, now_known, problem=f"Too late: {error}.", status=409)
+        return _show_one(desk, request, now_known, problem=f"Not recorded: {error}.", status=409)
     return desk.redirect(request, build_link("/questions", done=known.id))
 
 
@@ -119,7 +116,7 @@ def _say_unknown(desk: PageDesk, request: Request) -> Response:
 def _show_one(
     desk: PageDesk, request: Request, approval: Approval, *, problem: str = "", status: int = 200
 ) -> Response:
-    lines = desk.store.audit_lines(AuditFilter(("approved", "denied"), (approval.id,), limit=PAGE))
+    lines = desk.store.audit_lines(AuditFilter(_ANSWERS, (approval.id,), limit=PAGE))
     return desk.render(
         request,
         "question",
