@@ -114,7 +114,8 @@ class TokenAccess(Access):
     ) -> None:
         super().__init__(hosts)
         self.cookie = cookie
-        self._role, self._announce, self._now = role, announce, now
+        self._role: Role = role
+        self._announce, self._now = announce, now
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._lock = threading.Lock()
         self._token = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -111,7 +112,7 @@ class PageDesk:
             "share": words.show_share,
             "us": words.show_microseconds,
         }
-        self._templates.globals |= {"trend": trend, "navigation": NAVIGATION}
+        self._templates.globals.update({"trend": trend, "navigation": NAVIGATION})
 
     def now(self) -> float:
         """Return the wall-clock second."""
@@ -164,7 +165,7 @@ class PageDesk:
             here=_below(request.url.path, root),
             address=quote(_below(request.url.path, root), safe="/~:@-._", errors="replace")
             + (f"?{request.url.query}" if request.url.query else ""),
-            age=lambda second: words.show_age(second, now),
+            age=partial(words.show_age, now=now),
             link=build_link,
             **context,
         )

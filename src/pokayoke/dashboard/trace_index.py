@@ -223,7 +223,8 @@ class TraceIndex:
 
     def calls(self, run_id: str | None, page: RunPage) -> list[TracedCall]:
         """Return a page of the calls of a run, the first first; of a tool without a run, the latest first."""
-        conditions, values = ["1"], []
+        conditions: list[str] = ["1"]
+        values: list[Any] = []
         for name, value in (("run_id", run_id), ("tool", page.tool or None)):
             if value is not None:
                 conditions.append(f"{name} = ?")
@@ -246,7 +247,8 @@ class TraceIndex:
 
     def figures(self, tool: str | None = None) -> dict[str, dict[str, Counter[str]]]:
         """Return by tool and kind (status, refusal, fix, version, us) how often each name was counted."""
-        where, values = ("", []) if tool is None else (" WHERE tool = ?", [tool])
+        where = "" if tool is None else " WHERE tool = ?"
+        values: list[Any] = [] if tool is None else [tool]
         found: dict[str, dict[str, Counter[str]]] = {}
         for name, kind, what, number in self._fetch(f"SELECT * FROM figures{where}", values):  # noqa: S608 - as above
             found.setdefault(name, {}).setdefault(kind, Counter())[what] += number

@@ -28,6 +28,7 @@ from pokayoke.stores.values import EntryKind
 STATES: Final[tuple[RecordState, ...]] = get_args(RecordState)
 _AGES: Final = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
 _LEAST_DIGITS: Final = 4
+_FORMULA_SIGNS: Final = frozenset("=+-@\t")
 _MOST_EXPORTED: Final = 100_000
 _COLUMNS: Final[tuple[str, ...]] = (
     "key", "state", "tool", "contract", "run_id", "claimed_at", "settled_at", "attempt", "reference", "failure",
@@ -217,15 +218,12 @@ def _json_lines(desk: PageDesk, query: EffectQuery, now: float) -> Iterator[byte
 
 def _csv_lines(desk: PageDesk, query: EffectQuery, now: float) -> Iterator[str]:
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, _COLUMNS)
-    writer.writeheader()
+    writer = csv.writer(buffer)
+    writer.writerow(_COLUMNS)
     for one in _every_effect(desk, query, now):
         # A cell that begins like a formula would be one to a spreadsheet.
         writer.writerow(
-            {
-                name: f"'{value}" if str(value)[:1] in "=+-@\t" and isinstance(value, str) else value
-                for name, value in one.items()
-            }
+            [f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA_SIGNS else value for value in one.values()]
         )
         yield buffer.getvalue()
         buffer.seek(0)
