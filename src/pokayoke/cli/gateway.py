@@ -85,9 +85,8 @@ def gateway(
     if new_token:
         _print_new_token(new_token, as_json)
         return
-    made = _build_gateway(
-        servers, store=store, config=read_guard_config(config, mode), run=run, trust_hints=trust_hints, reads=read
-    )
+    policy = read_guard_config(config, mode)
+    made = _build_gateway(servers, store=store, config=policy, run=run, trust_hints=trust_hints, reads=read)
     if _sign_in(made, token_folder, sign_in):
         return
     from pokayoke.gateway.http.gate import Door, require_door  # noqa: PLC0415 - needs the extra
