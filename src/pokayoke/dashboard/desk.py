@@ -112,7 +112,8 @@ class PageDesk:
             "share": words.show_share,
             "us": words.show_microseconds,
         }
-        self._templates.globals.update({"trend": trend, "navigation": NAVIGATION})
+        shared: dict[str, Any] = {"trend": trend, "navigation": NAVIGATION}
+        self._templates.globals.update(shared)
 
     def now(self) -> float:
         """Return the wall-clock second."""
