@@ -78,6 +78,8 @@ def test_an_agent_in_langgraph_goes_on_after_a_yes_in_the_page(visit, store, sto
     """Its graph is interrupted; a person says yes in the page; the tool runs once and the model has its answer."""
     if not LANGCHAIN.exists():
         pytest.skip("LangGraph has an environment of its own: make frameworks ARGS=langchain")
+    if store_url.startswith("postgresql"):
+        pytest.skip("the environment of LangGraph has no driver for PostgreSQL; the agent behind the gateway has")
     ann = visit()
     ann.goto("/questions")
     ann.wait_live()
