@@ -76,6 +76,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "True for `need.board != 'none'`",
     ): "what is read and not needed is not looked at; this saves the reading",
     (_STATEMENTS, "True for `need.board == 'all'`"): "as above",
+    (_STATEMENTS, "no 2. operand `''`"): "one of both is there where this is asked; the type checker wants it said",
     (_STATEMENTS, "no 1. filter `name != 'fingerprint'`"): "SQLite takes a column twice; with PostgreSQL nothing works",
     (_ADMISSION, "True for `limit.field`"): "no argument is called None; the type checker wants it said",
     (_ADMISSION, "no 1. operand `limit.field is None`"): "as above",

@@ -542,7 +542,7 @@ def test_an_id_of_two_questions_answers_neither(store):
         lambda: store.answer("a1", approved=True, by="ann", reason="", now=101.0),
         lambda: store.approval("a1"),
     ):
-        with pytest.raises(StoreError, match="names 2 questions"):
+        with pytest.raises(StoreError, match="approval 'a1' names 2 questions"):
             asked()
     assert [known.status for known in store.approvals()] == ["waiting", "waiting"]
     assert store.audit() == ()

@@ -12,6 +12,7 @@ from pokayoke.core.ledger.admission import (
     AdmissionRequest,
     Approval,
     Charge,
+    Endorsement,
     LimitUsage,
     StoredState,
     admit,
@@ -94,6 +95,21 @@ def test_what_a_question_leads_to(status, kind, code):
     assert kept.answer.kind == kind
     assert (kept.answer.finding.code if kept.answer.finding else None) == code
     assert (kept.record is None) is (kind != "execute")
+
+
+@pytest.mark.parametrize(
+    ("approvers", "first", "said"),
+    [
+        (1, None, f"approval {ASKED.id}"),
+        (2, None, f"approval {ASKED.id} of two people"),
+        (2, Endorsement("ann", "", 1.0), f"approval {ASKED.id} of a second person, beside ann"),
+    ],
+)
+def test_a_question_says_how_many_people_it_waits_for(approvers, first, said):
+    """One person is the rule and not named; of two, the one who has said yes is."""
+    known = msgspec.structs.replace(ASKED, approvers=approvers, first=first)
+    kept = admit(request(approval=known), StoredState(RUN, approval=known))
+    assert kept.answer.finding.message.endswith(f"needs {said}")
 
 
 @pytest.mark.parametrize(("claim", "kept"), [(WISH, None), (None, "used")])

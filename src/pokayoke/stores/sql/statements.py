@@ -126,8 +126,7 @@ def read_statements(need: ReadSet) -> tuple[Statement, ...]:
         found.append((READ_RECORD, (need.record,)))
     if need.run is not None:
         found.append((READ_RUN, (need.run,)))
-    if need.counters:
-        found.extend((READ_COUNTER, (name,)) for name in need.counters)
+    found.extend((READ_COUNTER, (name,)) for name in need.counters)
     if need.fingerprint is not None:
         found.append((READ_QUESTION, (need.fingerprint,)))
     elif need.approval is not None:
@@ -186,16 +185,14 @@ def write_statements(changes: WriteSet, before: ReadRows, seal: Seal, now: float
     if changes.run is not None:
         run = changes.run
         found.append((WRITE_RUN, (run.run_id, rows.dump_json(run), now, run.effective_mode)))
-    if changes.used:
-        counters = sorted(changes.used.items())
-        found.extend((WRITE_COUNTER, (name, used.calls, used.amount, now)) for name, used in counters)
+    counters = sorted(changes.used.items())
+    found.extend((WRITE_COUNTER, (name, used.calls, used.amount, now)) for name, used in counters)
     if changes.approval is not None:
         found.append((WRITE_QUESTION, _approval_row(changes.approval, seal)))
     if changes.board is not None:
         found.extend((WRITE_SWITCH, (s.scope, rows.dump_json(s))) for s in changes.board.switches.values())
         found.extend((WRITE_RATE, (r.tool, rows.dump_json(r))) for r in changes.board.rates.values())
-    if changes.entries:
-        found.extend((WRITE_ENTRY, rows.entry_values(entry)) for entry in changes.entries)
+    found.extend((WRITE_ENTRY, rows.entry_values(entry)) for entry in changes.entries)
     return tuple(found)
 
 
