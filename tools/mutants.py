@@ -39,7 +39,11 @@ _STORES = (
 )
 TARGETS: dict[str, tuple[str, ...]] = {
     "pokayoke.core.ledger.transitions": ("tests/core/ledger/test_transitions.py",),
-    "pokayoke.core.ledger.admission": ("tests/core/ledger/test_admission.py", "tests/core/ledger/test_transitions.py"),
+    "pokayoke.core.ledger.admission": (
+        "tests/core/ledger/test_admission.py",
+        "tests/core/ledger/test_approval_answer.py",
+        "tests/core/ledger/test_transitions.py",
+    ),
     "pokayoke.core.state.kill_switch": ("tests/core/state/test_kill_switch.py", "-k", "not chance"),
     "pokayoke.core.flow.repetition": ("tests/core/flow/test_repetition.py",),
     "pokayoke.core.flow.resolve": ("tests/core/flow/test_resolve.py", "tests/runtime/driver/test_doubts.py"),

@@ -325,3 +325,18 @@ def test_labels_of_a_contract_are_checked_and_used():
         run.user("Refund it.")
         assert call(run, "read_rate", "r1").ok
         assert call(run, "refund", account=STRANGER, amount=1).ok
+
+
+def test_what_a_tool_returns_waits_for_no_judgement():
+    """While a worker searches what was read, another output and another word of the user come in at once, and count."""
+    paid = []
+    run = pokayoke.Guard(shop(paid), config={"untrusted": {"mode": "note"}}).run()
+    values = run.progress.values
+    with values._lock:  # a judgement that takes long
+        done = threading.Thread(target=lambda: (call(run, "read_ticket", "r1", ticket="T-7"), run.user("Go on.")))
+        done.start()
+        done.join(10)
+        assert not done.is_alive()
+        assert values.is_behind(run.guard.snapshot.find_plan("refund"))
+    assert call(run, "refund", "c1", account="C-1", amount=5).ok
+    assert untrusted_events(run)[0]["sources"][0]["tier"] == "leaf"

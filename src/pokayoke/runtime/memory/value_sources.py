@@ -8,8 +8,9 @@ Never: an output of a history that counts twice, or words of anybody but the use
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,8 +29,21 @@ _MOST_KNOWN: Final = 20_000
 _INLINE: Final = 16_384  # characters: what a caller reads in its own thread; more would hold up an event loop
 
 
+class _Returned(NamedTuple):
+    """What a tool returned, as it was taken in; see `Provenance.add_call`."""
+
+    labels: ToolLabels
+    arguments: bytes
+    output: bytes | str
+    step: int
+    call_id: str
+    is_approved: bool
+
+
 class ValueSources:
     """The memory of one run; thread-safe.
+
+    A judgement may read for seconds, in a worker. Nothing else waits for it: outputs come in through an inbox.
 
     Args:
         is_tainted: True if the run has read untrusted content before this process opened it.
@@ -43,11 +57,12 @@ class ValueSources:
         self._known = HashSet()  # the calls whose outputs were taken in
         self._history: SeenHistory | None = None
         self._earlier = 0
-        self._lock = threading.Lock()
+        self._inbox = deque[_Returned]()
+        self._lock, self._words_lock = threading.Lock(), threading.Lock()
 
     def reset_after_fork(self) -> None:
-        """Begin anew in a child process, whose parent may have held the lock."""
-        self._lock = threading.Lock()
+        """Begin anew in a child process, whose parent may have held the locks."""
+        self._lock, self._words_lock = threading.Lock(), threading.Lock()
 
     def is_behind(self, plan: CallPlan) -> bool:
         """Return whether the judgement of a call takes so long that an event loop must not wait for it."""
@@ -55,7 +70,7 @@ class ValueSources:
 
     def is_tainted_by(self, env: CallEnvironment) -> bool:
         """Return whether the run has read untrusted content, also before this process opened it."""
-        if self._provenance.is_tainted or env.view.state.has_read:
+        if self._inbox or self._provenance.is_tainted or env.view.state.has_read:
             return True
         return env.caller.history is not None and bool(env.caller.history().calls)
 
@@ -63,7 +78,7 @@ class ValueSources:
         """Take in a text of the user."""
         if not text.strip():
             return
-        with self._lock:
+        with self._words_lock:
             if text not in self._words:
                 self._words[text] = None
                 self._words_size += len(text)
@@ -82,17 +97,30 @@ class ValueSources:
         is_approved: bool,
     ) -> None:
         """Take in what a tool returned to the model; see `Provenance.add_call`."""
-        with self._lock:
+        self._inbox.append(_Returned(plan.labels, arguments, output, step, call_id, is_approved))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._take_in()
+            finally:
+                self._lock.release()
+
+    def _take_in(self) -> None:
+        """Empty the inbox. Only who holds the lock does."""
+        while self._inbox:
+            labels, arguments, output, step, call_id, is_approved = self._inbox.popleft()
             if len(self._known) > _MOST_KNOWN:
                 self._known.clear()  # an output of a history may then count twice, which changes no judgement
             if call_id:
                 self._known.add(call_id)
-            self._provenance.add_call(plan.labels, arguments, output, step=step, is_approved=is_approved)
+            self._provenance.add_call(labels, arguments, output, step=step, is_approved=is_approved)
 
     def judge(self, plan: CallPlan, arguments: Mapping[str, Any], env: CallEnvironment) -> Judgement:
         """Return where the values of a call come from."""
         history = None if env.caller.history is None else env.caller.history()
+        with self._words_lock:
+            words = tuple(self._words)
         with self._lock:
+            self._take_in()
             provenance = self._provenance
             provenance.is_tainted = True
             provenance.level = env.snapshot.policy.untrusted.level
@@ -100,7 +128,7 @@ class ValueSources:
                 self._history = history
                 for one in history.calls:
                     self._add_answer(one, env.snapshot)
-            said = self._words or dict.fromkeys(() if history is None else history.said)
+            said = words or dict.fromkeys(() if history is None else history.said)
             provenance.set_words("\n\n".join(said))
             return provenance.judge(plan.labels, arguments)
 
