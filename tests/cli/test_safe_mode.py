@@ -159,9 +159,9 @@ def test_a_tool_among_many_effects_is_known():
         (("--scope", "crm", "--by", "ann"), "Missing option '--reason'"),
         (("--scope", "crm", "--reason", "x"), "Missing option '--by'"),
         (WHO, "Missing option '--scope'"),
-        (("--scope", "*", "--by", " ", "--reason", "x"), "--by is empty"),
-        (("--scope", "*", "--by", "ann", "--reason", ""), "--reason is empty"),
-        (("--scope", "", *WHO), "--scope is empty"),
+        (("--scope", "*", "--by", " ", "--reason", "x"), "say who and why (--by, --reason)"),
+        (("--scope", "*", "--by", "ann", "--reason", ""), "say who and why (--by, --reason)"),
+        (("--scope", "", *WHO), "the scope is empty"),
     ],
 )
 def test_a_flip_needs_a_name_and_a_reason(shell, ledger, command, words, said):

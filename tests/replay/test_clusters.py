@@ -51,7 +51,7 @@ def dask_cluster():
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=60
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0, silence_logs=60
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -71,6 +71,38 @@ class Shelf(Store):
         """Keep it."""
         return self.kept("audit", (after, limit))
 
+    def effects(self, wanted):
+        """Keep it."""
+        return self.kept("effects", wanted)
+
+    def count_effects(self, wanted):
+        """Keep it."""
+        return self.kept("count_effects", wanted)
+
+    def waiting_approvals(self, now, *, after=None, limit=50):
+        """Keep it."""
+        return self.kept("waiting_approvals", (now, after, limit))
+
+    def audit_lines(self, wanted):
+        """Keep it."""
+        return self.kept("audit_lines", wanted)
+
+    def runs(self, wanted):
+        """Keep it."""
+        return self.kept("runs", wanted)
+
+    def overview(self, now):
+        """Keep it."""
+        return self.kept("overview", now)
+
+    def board(self):
+        """Keep it."""
+        return self.kept("board")
+
+    def pulse(self, now):
+        """Keep it."""
+        return self.kept("pulse", now)
+
     def prune(self, before, *, by, now):
         """Keep it."""
         return self.kept("prune", (before, by, now))
@@ -100,6 +132,14 @@ CALLS = {
     "switches": lambda store: store.switches(),
     "rates": lambda store: store.rates(),
     "audit": lambda store: store.audit(after=3, limit=4),
+    "effects": lambda store: store.effects("x"),
+    "count_effects": lambda store: store.count_effects("x"),
+    "waiting_approvals": lambda store: store.waiting_approvals(1.0, after=(2.0, "f"), limit=3),
+    "audit_lines": lambda store: store.audit_lines("x"),
+    "runs": lambda store: store.runs("x"),
+    "overview": lambda store: store.overview(1.0),
+    "board": lambda store: store.board(),
+    "pulse": lambda store: store.pulse(1.0),
     "prune": lambda store: store.prune(1.0, by="me", now=2.0),
     "weaknesses": lambda store: store.weaknesses(),
     "close": lambda store: store.close(),

@@ -45,7 +45,7 @@ def dashboard(
         bool, typer.Option("--read-only", help="Whoever opens the link may look, not decide.")
     ] = False,
 ) -> None:
-    """Serve the pages of operators: questions, effects in doubt, kill switches, runs, tools.
+    """Serve the pages of operators.
 
     pokayoke dashboard --store sqlite:///ledger.db --trace trace.jsonl
 

@@ -12,6 +12,7 @@ from pokayoke.core.ledger.records import Record, Settlement
 from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
 from pokayoke.stores.base import AuditEntry, RecordQuery, Store
+from pokayoke.stores.lists import PAGE, AuditFilter, EffectFilter, Overview, Pulse, RunEntry, RunFilter
 from pokayoke.stores.operations import Operation
 
 T = TypeVar("T")
@@ -103,6 +104,42 @@ class FailingStore(Store):
     def audit(self, *, after: int = 0, limit: int = 1_000) -> tuple[AuditEntry, ...]:
         """See `Store.audit`."""
         return self._run_or_fail("audit", lambda: self._store.audit(after=after, limit=limit))
+
+    def effects(self, wanted: EffectFilter) -> tuple[Record, ...]:
+        """See `Store.effects`."""
+        return self._run_or_fail("effects", lambda: self._store.effects(wanted))
+
+    def count_effects(self, wanted: EffectFilter) -> int:
+        """See `Store.count_effects`."""
+        return self._run_or_fail("count_effects", lambda: self._store.count_effects(wanted))
+
+    def waiting_approvals(
+        self, now: float, *, after: tuple[float, str] | None = None, limit: int = PAGE
+    ) -> tuple[Approval, ...]:
+        """See `Store.waiting_approvals`."""
+        return self._run_or_fail(
+            "waiting_approvals", lambda: self._store.waiting_approvals(now, after=after, limit=limit)
+        )
+
+    def audit_lines(self, wanted: AuditFilter) -> tuple[AuditEntry, ...]:
+        """See `Store.audit_lines`."""
+        return self._run_or_fail("audit_lines", lambda: self._store.audit_lines(wanted))
+
+    def runs(self, wanted: RunFilter) -> tuple[RunEntry, ...]:
+        """See `Store.runs`."""
+        return self._run_or_fail("runs", lambda: self._store.runs(wanted))
+
+    def overview(self, now: float) -> Overview:
+        """See `Store.overview`."""
+        return self._run_or_fail("overview", lambda: self._store.overview(now))
+
+    def board(self) -> tuple[tuple[Switch, ...], tuple[OutputRate, ...]]:
+        """See `Store.board`."""
+        return self._run_or_fail("board", self._store.board)
+
+    def pulse(self, now: float) -> Pulse:
+        """See `Store.pulse`."""
+        return self._run_or_fail("pulse", lambda: self._store.pulse(now))
 
     def prune(self, before: float, *, by: str, now: float) -> int:
         """See `Store.prune`."""

@@ -11,8 +11,8 @@ from gateway_http import ACCEPT, ask, call, make_setup, modern, routed, serve_ga
 
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.auth.tokens import StaticTokens, create_token
-from pokayoke.gateway.http import serve
 from pokayoke.gateway.http.gate import Door, require_door
+from pokayoke.runtime.network import timed_protocol
 
 DEADLINE = 5.0
 GOOD = modern("tools/call", name="echo", arguments={"text": "still here"})
@@ -139,7 +139,7 @@ SLOW = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json
 )
 async def test_a_connection_that_goes_nowhere_is_ended(monkeypatch, data, answer):
     """What is no request, or never becomes one, is answered or cut off; nobody else waits for it."""
-    monkeypatch.setattr(serve, "_HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(timed_protocol, "_HEADER_SECONDS", 0.5)
     async with serve_gateway(make_setup({"small": small()}), Door(body_seconds=0.5)) as url:
         slow = asyncio.ensure_future(exchange(url, data, DEADLINE))
         assert (await call(url, "echo", text="meanwhile"))["content"][0]["text"] == "meanwhile"
