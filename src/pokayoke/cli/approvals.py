@@ -137,15 +137,18 @@ def _describe_answer(approval: Approval) -> str:
     """Return when, by whom and why a question was answered; an empty text if it was not."""
     if not approval.by:
         return ""
-    return f"{format_time(approval.decided_at)} by {approval.by}" + (f": {approval.reason}" if approval.reason else "")
+    return _describe_decision(approval.decided_at, approval.by, approval.reason)
 
 
 def _describe_first(approval: Approval) -> str:
     """Return when, by whom and why the first of two approvals was given; an empty text if there is none."""
     if approval.first is None:
         return ""
-    reason = f": {approval.first.reason}" if approval.first.reason else ""
-    return f"{format_time(approval.first.at)} by {approval.first.by}{reason}"
+    return _describe_decision(approval.first.at, approval.first.by, approval.first.reason)
+
+
+def _describe_decision(at: float | None, by: str, reason: str | None) -> str:
+    return f"{format_time(at)} by {by}" + (f": {reason}" if reason else "")
 
 
 @app.command()
