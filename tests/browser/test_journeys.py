@@ -193,6 +193,20 @@ def test_everything_works_without_scripts(visit, store):
     assert store.record(key).state == "failed_retriable"
 
 
+@pytest.mark.parametrize("late", ["hx-csp", "hx-sse", "htmx"])
+def test_a_script_that_arrives_late_is_waited_for(visit, late):
+    """The page becomes live, and guards its nonces, whichever of its scripts comes last."""
+    ann = visit()
+
+    def hold(route):
+        time.sleep(0.4)
+        route.continue_()
+
+    ann.page.route(f"**/{late}.min.js", hold)
+    ann.goto("/questions")
+    ann.wait_live()
+
+
 def test_what_somebody_types_survives_a_change(visit, store):
     """A page that changes by itself keeps the focus and the half-written reason."""
     ask(store, 1)
