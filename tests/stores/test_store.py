@@ -2,11 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
 import msgspec
 import pytest
 
-from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge, Endorsement
+from pokayoke.core.ledger.admission import AdmissionRequest, Approval, Charge, Endorsement, LimitState
 from pokayoke.core.ledger.records import Claim, Resolution, Settlement
 from pokayoke.core.state.kill_switch import OutputObservation
 from pokayoke.core.state.run_state import Taint, latch, step_down_to
@@ -281,6 +282,15 @@ def test_a_question_waits_and_is_answered(store):
     (line,) = store.audit()
     assert (line.kind, line.subject, line.by, line.reason) == ("approved", "a1", "ann", "fine \x00")
     assert line.data == {"tool": "pay", "run_id": "r"}
+
+
+def test_a_question_keeps_what_its_person_has_to_know(site):
+    """Limits, and the user's own words, are read as they were asked, by every process."""
+    limits = (LimitState("day:pay", 3, 10, 1, "calls"), LimitState("day:pay", 4.5, 9.0, inf, "amount"))
+    asked = msgspec.structs.replace(QUESTION, limits=limits, wanted='pay "Ann" \x00 é')
+    assert site.open().admit(request(approval=asked)).kind == "pending"
+    other = site.open()
+    assert (other.approvals(), other.approval("a1")) == ((asked,), asked)
 
 
 def test_a_second_person_decides(site):

@@ -113,6 +113,7 @@ def show_approval(
         ("question", "may this call run?" if approval.kind == "call" else "may writes go on after this output?"),
         ("tool", f"{approval.tool} ({approval.contract})"),
         ("run", approval.run_id),
+        ("user said", approval.wanted),
         ("asked", format_time(approval.asked_at)),
         ("expires", format_time(approval.expires_at)),
         ("approvers", "two different people" if approval.approvers > 1 else ""),
@@ -121,6 +122,10 @@ def show_approval(
     ]
     for line in format_table([(name, value) for name, value in facts if value]):
         print_data(line)
+    if approval.limits:
+        print_data("limits when it was asked:")
+        for one in approval.limits:
+            print_data(f"  {escape_text(one.sentence, limit=400)}")
     if approval.why:
         print_data("asked because:")
         for sentence in approval.why:

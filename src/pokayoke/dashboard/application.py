@@ -77,7 +77,8 @@ def app(
 
 def _build_gate(desk: PageDesk, access: Access, *, machine: AsgiApp | None) -> AsgiApp:
     files = desk.sources.trace
-    watcher = Watcher(desk.note_pulse, files.stamp if files is not None else lambda: None)
+    watcher = Watcher(desk.note_pulse, files.stamp if files is not None else lambda: None, desk.reads.take_count)
+    desk.reads.is_shared = lambda: watcher.pages > 1
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:

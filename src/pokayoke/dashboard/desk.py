@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.dashboard import trend, words
 from pokayoke.dashboard.gate import RequestState, request_state
+from pokayoke.dashboard.shared_reads import SharedReads
 from pokayoke.dashboard.trace_index import TraceIndex
 from pokayoke.runtime.approvals.approvals import Approvals
 from pokayoke.runtime.threads.clock import Clock
@@ -90,12 +91,14 @@ class PageDesk:
         clock: gives the time.
 
     Attributes:
+        reads: the store's lists, shared by open pages. Decisions use the store itself.
         report: the latest examination that was asked for here; None before the first.
     """
 
     def __init__(self, store: Store, sources: Sources, redactor: Redactor, clock: Clock) -> None:
         self.store, self.sources, self.redactor, self.clock = store, sources, redactor, clock
         self.approvals = Approvals(store, clock)
+        self.reads = SharedReads(store)
         self.report: SetupReport | None = None
         self._lock = threading.Lock()
         self._pulse: tuple[float, Pulse] | None = None
@@ -131,7 +134,9 @@ class PageDesk:
         """Read the pulse now, and let pages use it for a second."""
         found = self.store.pulse(self.now())
         with self._lock:
-            self._pulse = (self.clock.monotonic(), found)
+            known, self._pulse = self._pulse, (self.clock.monotonic(), found)
+        if known is None or known[1] != found:
+            self.reads.forget()
         return found
 
     def render(
@@ -175,6 +180,7 @@ class PageDesk:
     def redirect(self, request: Request, path: str) -> Response:
         """Return the answer to a form that was accepted: the page to look at next."""
         self._pulse = None
+        self.reads.forget()
         return RedirectResponse(request.scope.get("root_path", "").rstrip("/") + path, 303)
 
 

@@ -25,7 +25,7 @@ import msgspec
 from pokayoke.core.json.values import is_object
 from pokayoke.stores.lists import PAGE
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _CHUNK: Final = 4_000_000
 """Bytes that are indexed in one transaction."""
 _LONGEST_LINE: Final = 16_000_000
@@ -33,6 +33,7 @@ _HEAD: Final = 256
 """Bytes at its beginning by which a file is known again, beside its number: numbers are used again."""
 _MOST_BACKUPS: Final = 100
 _LOOK_SECONDS: Final = 0.5
+_CALLS: Final = frozenset({"tool_call", "tool_result"})
 _BOUNDS: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
                   2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000)  # fmt: skip
 """Upper bounds of the classes of durations, in microseconds."""
@@ -82,7 +83,7 @@ class _Line(msgspec.Struct, gc=False):
     effect: str | None = None
     key: str | None = None
     reason: str | None = None
-    safe_mode: str | None = None
+    mode: str | None = None
     findings: list[_Finding] = []
     repairs: list[Any] = []
     corrections: list[_Correction] = []
@@ -117,6 +118,7 @@ class TracedCall(msgspec.Struct, frozen=True):
         number: its place in the index.
         code: of its first finding.
         fixes: names of repairs and corrections.
+        status: how a call ended; of a stop, the mode of the run from then on.
         place: where its first line lies.
     """
 
@@ -239,6 +241,21 @@ class TraceIndex:
             values += page.after
         sql = f"SELECT * FROM calls WHERE {' AND '.join(conditions)} ORDER BY id{order} LIMIT ?"  # noqa: S608 - as above
         return [_as_call(row) for row in self._fetch(sql, [*values, page.limit])]
+
+    def stops(self, run_id: str) -> list[TracedCall]:
+        """Return the first events by which a run, or its writes, were stopped or let go on."""
+        sql = "SELECT * FROM calls WHERE run_id = ? AND kind IN ('stop', 'latch') ORDER BY id LIMIT ?"
+        return [_as_call(row) for row in self._fetch(sql, [run_id, PAGE])]
+
+    def reports(self, limit: int) -> list[TracedCall]:
+        """Return the latest events of guards themselves, which belong to no run: alerts, versions, stores, webhooks."""
+        sql = "SELECT * FROM calls WHERE run_id = '' ORDER BY id DESC LIMIT ?"
+        return [_as_call(row) for row in self._fetch(sql, [limit])]
+
+    def latest(self) -> float | None:
+        """Return the wall-clock second of the latest line, or None."""
+        found = self._fetch("SELECT ts FROM calls ORDER BY id DESC LIMIT 1", [])
+        return float(found[0][0]) if found else None
 
     def call(self, number: int) -> TracedCall | None:
         """Return one call, or None."""
@@ -393,7 +410,7 @@ class _Growth:
             self._first_broken = place if self._first_broken is None else self._first_broken
             return
         self._lines += 1
-        code = found.findings[0].code if found.findings else (found.reason or "" if found.event == "stop" else "")
+        code = found.findings[0].code if found.findings else ("" if found.event in _CALLS else found.reason or "")
         ends_write = found.event == "tool_result" and found.decision is None
         is_end = ends_write and self._end_write(found, code, place)
         if not is_end:
@@ -426,7 +443,8 @@ class _Growth:
             "INSERT INTO calls VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
             [
                 _clean(found.run_id), found.step, _clean(found.event), _clean(found.call_id), _clean(found.tool),
-                found.contract, found.ts, None if found.ok is None else int(found.ok), found.decision, found.status,
+                found.contract, found.ts, None if found.ok is None else int(found.ok), found.decision,
+                found.mode if found.event == "stop" else found.status,
                 _clean(code)[:200], found.us, found.effect, found.key, ", ".join(fixes)[:300], self._file, place,
             ],
         )  # fmt: skip
@@ -448,7 +466,7 @@ class _Growth:
         run[0], run[1] = min(run[0], found.ts), max(run[1], found.ts)
         if found.event == "stop":
             run[5] = f"{run[5]} {_clean(found.reason or '')}"[-200:]
-        if found.event not in ("tool_call", "tool_result"):
+        if found.event not in _CALLS:
             return
         tool, add = _clean(found.tool), self._figures
         if not is_end:

@@ -10,9 +10,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 WIDTH: Final = 120
 HEIGHT: Final = 28
 _EDGE: Final = 2.0
+MODES: Final = ("normal", "safe_mode", "final_answer", "stopped")
+"""The rungs of a run's ladder, from the top."""
+
+
+class Rung(msgspec.Struct, frozen=True, gc=False):
+    """The mode of a run from a moment on.
+
+    Args:
+        mode: the mode.
+        share: how much of the run's time had passed, 0 to 1.
+        step: the number of the call.
+        at: wall-clock second.
+        reason: why.
+    """
+
+    mode: str
+    share: float
+    step: int
+    at: float
+    reason: str
+
+
+def ladder_points(rungs: Sequence[Rung]) -> str:
+    """Return the `points` of a line that goes down one stair at each change of the mode.
+
+    Args:
+        rungs: in the order of time; a mode without a rung is drawn at the lowest.
+    """
+    heights = [_EDGE + _rung_number(rung.mode) / (len(MODES) - 1) * (HEIGHT - 2 * _EDGE) for rung in rungs]
+    corners: list[tuple[float, float]] = []
+    for rung, height in zip(rungs, heights, strict=True):
+        across = min(max(rung.share, 0.0), 1.0) * WIDTH
+        corners += [(across, corners[-1][1])] if corners else []
+        corners.append((across, height))
+    corners += [(float(WIDTH), heights[-1])] if heights else []
+    return " ".join(f"{across:.1f},{down:.1f}" for across, down in corners)
+
+
+def _rung_number(mode: str) -> int:
+    return MODES.index(mode) if mode in MODES else len(MODES) - 1
 
 
 def trend_points(values: Sequence[float], top: float | None = None) -> str:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
+from pokayoke.core.call import Finding
 from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.output.model_text import refusal_text
 
 MOST_ROWS: Final = 50_000
 """Rows that are built of one run; what comes after them is left out."""
@@ -43,7 +46,8 @@ class CallRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         reason: why not, in the trace's words.
         findings: what was found, as `{code, at, blame, message, hint, data}`.
         answered: what the tool, or the ledger, returned.
-        told: the sentences that the model reads beside or instead of a result.
+        told: what the model reads instead of a result, word for word if the call did not start; else the hints that
+            stand beside or instead of one.
         seconds: how long the tool took.
         attempts: how often it was started.
         effect: `none`, `done` or `unknown`.
@@ -157,8 +161,15 @@ def _fill_row(row: CallRow, event: dict[str, Any]) -> None:
     row.key = _text(event.get("key")) or row.key
     found = tuple(one for one in _list(event.get("findings")) if is_object(one))
     row.findings += tuple(one for one in found if one not in row.findings)
+    row.told = _find_told(row)
+
+
+def _find_told(row: CallRow) -> tuple[str, ...]:
+    if row.decision in _DECIDED_STATUS and row.findings:
+        with suppress(msgspec.ValidationError):  # a trace of another version, or a damaged one
+            return (refusal_text(msgspec.convert(row.findings, tuple[Finding, ...]), tool=row.tool),)
     hints = (_text(one.get("hint")) for one in row.findings)
-    row.told = tuple(dict.fromkeys(hint for hint in hints if hint))
+    return tuple(dict.fromkeys(hint for hint in hints if hint))
 
 
 def _build_mark(event: dict[str, Any], kind: str) -> RunMark:

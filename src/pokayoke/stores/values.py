@@ -17,7 +17,16 @@ from pokayoke.core.state.run_state import RunState
 
 RunChange = Callable[[RunState], RunState]
 EntryKind = Literal[
-    "late_effect", "decided", "approved", "endorsed", "denied", "switch", "compensated", "pruned", "reconciled"
+    "late_effect",
+    "decided",
+    "approved",
+    "endorsed",
+    "denied",
+    "switch",
+    "compensated",
+    "pruned",
+    "reconciled",
+    "compared",
 ]
 
 
@@ -26,8 +35,8 @@ class AuditEntry(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         at: wall-clock second.
-        kind: late_effect, decided, approved, endorsed (the first yes of two), denied, switch, compensated, pruned or
-            reconciled.
+        kind: late_effect, decided, approved, endorsed (the first yes of two), denied, switch, compensated, pruned,
+            reconciled or compared (one doubt, with what the business shows of it).
         subject: a ledger key, an approval's id, a switch's scope, or the tool whose effects were reconciled (`*`: all).
         by: the person; `pokayoke` for what happened automatically.
         reason: why.

@@ -309,6 +309,27 @@ def test_a_new_question_is_kept_and_an_open_one_is_not_replaced():
     assert "denied by a person: no reason given" in nameless.answer.finding.message
 
 
+@pytest.mark.parametrize(
+    ("charge", "said"),
+    [
+        (Charge("day:pay", 10, None, 0.0), "3 of 10 calls are used, and this call takes 1 (day:pay)"),
+        (Charge("day:pay", None, 1_000.0, 6.5), "450.5 of 1,000 in sum is used, and this call takes 6.5 (day:pay)"),
+        (
+            Charge("day:pay", None, 9.0, inf),
+            "450.5 of 9 in sum is used, and this call takes an amount that cannot be measured (day:pay)",
+        ),
+    ],
+)
+def test_a_question_says_what_its_limits_have_given_out(charge, said):
+    """The person reads how much is used and what the call takes; a second try, which was counted before, takes none."""
+    held = StoredState(RUN, used={"day:pay": LimitUsage(3, 450.5)})
+    asked = admit(request(charges=(charge,), approval=ASKED), held).approval
+    assert [one.sentence for one in asked.limits] == [said]
+    tried = msgspec.structs.replace(DONE, state="failed_retriable", output=None)
+    again = admit(request(charges=(charge,), approval=ASKED), msgspec.structs.replace(held, record=tried))
+    assert again.approval.limits == ()
+
+
 @pytest.mark.parametrize(("calls", "amount", "what"), [(1, 50.0, "calls"), (5, 5.0, "amount")])
 def test_a_used_up_limit_says_which(calls, amount, what):
     """The finding names the limit, what is used and what is allowed."""

@@ -135,6 +135,7 @@ def test_a_question_is_announced_signed_and_redacted(receiver, announcing):
         "id": "ap-1", "kind": "call", "status": "waiting", "tool": "pay", "contract": "pay@1", "run": "r1",
         "arguments": {"to": "ann", "password": "[redacted]", "iban": "[redacted]"},
         "asked": QUESTION.asked_at, "expires": QUESTION.expires_at, "why": [], "approvers": 1, "approved_by": None,
+        "limits": [], "wanted": "",
     }  # fmt: skip
     assert path == "/hook?team=a"
     assert headers[ID] == f"ap-1-{int(QUESTION.asked_at)}"

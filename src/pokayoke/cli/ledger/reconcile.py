@@ -34,6 +34,7 @@ from pokayoke.core.ledger.reconcile import (
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.compensate import Compensator, UndoResult
 from pokayoke.stores.base import Store
+from pokayoke.stores.lists import AuditFilter
 from pokayoke.stores.values import AuditEntry, RecordQuery
 
 _DONE: Final = frozenset({"undone", "undone_before"})
@@ -48,7 +49,11 @@ _WRONG_LEDGER: Final = (
     "none of the effects compared is one of {tool}, as if this were not the ledger of these rows: check --store, or "
     "name the key with --key if it is too much"
 )
-_DOUBTFUL: Final = frozenset({"doubtful_happened", "doubtful_not", "in_flight"})
+_SETTLED_BY_PEOPLE: Final = frozenset({"doubtful_happened", "doubtful_not"})
+_DOUBTFUL: Final = _SETTLED_BY_PEOPLE | {"in_flight"}
+_MOST_DOUBTS: Final = 1_000
+_MOST_ROWS: Final = 3
+"""Business rows of one key that the audit keeps."""
 
 
 def reconcile(
@@ -109,6 +114,7 @@ def reconcile(
         report.print_differences()
         if undoer is not None:
             undoer.undo_all(plan, report, ledger)
+        _note_doubts(ledger, report.doubts, by or "pokayoke")
         ledger.note(
             AuditEntry(current_time(), "reconciled", tool or "*", by or "pokayoke", data=report.as_audit_data())
         )
@@ -128,6 +134,15 @@ def _open_ledger(store: str | None, tool: str | None) -> Generator[Store]:
         yield ledger
 
 
+def _note_doubts(ledger: Store, doubts: list[Comparison], by: str) -> None:
+    """Keep beside each doubt what the business shows of it, for whoever settles it. What is known is not said again."""
+    for one in doubts:
+        data = {"rows": [{"reference": row.reference, "amount": row.amount} for row in one.rows[:_MOST_ROWS]]}
+        known = ledger.audit_lines(AuditFilter(("compared",), (one.key,), limit=1))
+        if not known or known[0].data != data:
+            ledger.note(AuditEntry(current_time(), "compared", one.key, by, one.reason, data))
+
+
 class ReconcileReport:
     """Counts, and prints the differences once all keys were compared: a part of them would look complete.
 
@@ -138,12 +153,14 @@ class ReconcileReport:
 
     Attributes:
         open: keys with a difference, and undoings that were not done.
+        doubts: effects in doubt beside what the business shows of them, as many as are worth keeping.
     """
 
     def __init__(self, *, json: bool) -> None:
         self.counts: Counter[str] = Counter()
         self.open = 0
         self.json, self._paint = json, choose_painter()
+        self.doubts: list[Comparison] = []
         self._uncompared = 0
         self._undone = 0
         self._lines = SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - `close`
@@ -154,6 +171,8 @@ class ReconcileReport:
         self._uncompared += found.uncompared
         if found.kind not in AGREEING_KINDS:
             self.open += 1
+            if found.kind in _SETTLED_BY_PEOPLE and len(self.doubts) < _MOST_DOUBTS:
+                self.doubts.append(found)
             line = self._paint(_format_line(found), "note" if found.kind in _DOUBTFUL else "bad")
             self._lines.write((as_json(_to_values(found)) if self.json else line) + "\n")
         return undoer is not None and undoer.needs_undoing(found)

@@ -36,6 +36,11 @@ class RunView(Protocol):
         ...
 
     @property
+    def wanted(self) -> str:
+        """The user's own words in this turn, cut; "" if the host did not say them."""
+        ...
+
+    @property
     def effects(self) -> int:
         """A number that every write changes, in every opening of a run another one: see `CallLog.effects`."""
         ...

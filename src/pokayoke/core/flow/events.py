@@ -159,6 +159,7 @@ def late_effect_event(prepared: PreparedCall, env: CallEnvironment, record: Reco
 def stop_event(state: RunState, now: float, step: int, reason: str, safe_mode: str | None) -> Event:
     """Return the event that writes, or the whole run, are stopped from here on."""
     event: Event = {"ts": now, "run_id": state.run_id, "step": step, "event": "stop", "ok": False, "reason": reason}
+    event["mode"] = state.effective_mode
     if safe_mode is not None:
         event["safe_mode"] = safe_mode
     return event

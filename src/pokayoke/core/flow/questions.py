@@ -51,6 +51,7 @@ def build_approval(
         marks=contract.redact,
         why=_describe_sources(prepared, contract, env),
         approvers=approvers,
+        wanted=env.view.wanted,
     )
 
 
@@ -82,6 +83,7 @@ def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironmen
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         kind="output",
         marks=contract.redact,
+        wanted=env.view.wanted,
     )
 
 
@@ -106,6 +108,8 @@ def redact_question(approval: Approval, redactor: Redactor) -> Approval:
         contract=hide_in(approval.contract),
         run_id=hide_in(approval.run_id),
         why=tuple(map(hide_in, approval.why)),
+        limits=tuple(msgspec.structs.replace(one, counter=hide_in(one.counter)) for one in approval.limits),
+        wanted=hide_in(approval.wanted),
         reason=None if approval.reason is None else hide_in(approval.reason),
         first=first and msgspec.structs.replace(first, reason=hide_in(first.reason)),
     )

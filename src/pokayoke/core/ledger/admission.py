@@ -51,6 +51,32 @@ class LimitUsage(msgspec.Struct, frozen=True, gc=False):
     amount: float = 0.0
 
 
+class LimitState(msgspec.Struct, frozen=True, gc=False):
+    """A limit as it stood when a question was asked, before the call that it is about.
+
+    Args:
+        counter: what is counted together, such as `day:transfer:2026-11-21`.
+        used: calls, or the sum, so far.
+        allowed: the highest number of calls, or the highest sum.
+        takes: what the call would add.
+        what: which of both.
+    """
+
+    counter: str
+    used: float
+    allowed: float
+    takes: float
+    what: Literal["calls", "amount"]
+
+    @property
+    def sentence(self) -> str:
+        """The limit in words, for the person who answers."""
+        used, allowed = f"{self.used:,.10g}", f"{self.allowed:,.10g}"
+        takes = f"{self.takes:,.10g}" if math.isfinite(self.takes) else "an amount that cannot be measured"
+        unit = "calls are" if self.what == "calls" else "in sum is"
+        return f"{used} of {allowed} {unit} used, and this call takes {takes} ({self.counter})"
+
+
 class Endorsement(msgspec.Struct, frozen=True, gc=False):
     """The first of two answers that a question needs.
 
@@ -86,6 +112,8 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         why: why the question is asked, in sentences; () if every call of the tool is asked about.
         approvers: how many different people have to approve: 1 or 2.
         first: the first approval, where a second one is needed.
+        limits: the limits that the call would take from.
+        wanted: the user's own words in this turn, cut; "" if the host did not say them.
     """
 
     id: str
@@ -105,6 +133,8 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     why: tuple[str, ...] = ()
     approvers: int = 1
     first: Endorsement | None = None
+    limits: tuple[LimitState, ...] = ()
+    wanted: str = ""
 
     @property
     def granted(self) -> bool:
@@ -207,7 +237,7 @@ def admit(request: AdmissionRequest, held: StoredState) -> AdmissionResult:
         held.approval is None or held.approval.at(request.now).status not in ("waiting", "approved")
     ):
         return AdmissionResult(UNASKED)
-    if request.approval is not None and (question := _check_approval(request.approval, held.approval, request.now)):
+    if question := _check_approval(request, held):
         return question if record is None or record.state not in OPEN else _with_doubt_hint(question, record)
     used: Mapping[str, LimitUsage] = {}
     if record is None and request.charges:
@@ -229,7 +259,12 @@ def _mode_or_switch_finding(request: AdmissionRequest, held: StoredState) -> Fin
     return finding
 
 
-def _check_approval(asked: Approval, known: Approval | None, now: float) -> AdmissionResult | None:
+def _check_approval(request: AdmissionRequest, held: StoredState) -> AdmissionResult | None:
+    asked, known, now = request.approval, held.approval, request.now
+    if asked is None:
+        return None
+    if held.record is None and request.charges:
+        asked = msgspec.structs.replace(asked, limits=_describe_limits(request.charges, held.used))
     # A yes of fewer people than are needed by now is none.
     if known is None or known.status == "used" or (known.approvers < asked.approvers and known.status != "denied"):
         return AdmissionResult(Admission("pending", _awaiting_finding(asked), approval=asked.id), approval=asked)
@@ -291,6 +326,17 @@ def _expired_finding(approval: Approval) -> Finding:
         hint=f"{told} Nothing was executed. Tell the user.",
         data={"approval": approval.id},
     )
+
+
+def _describe_limits(charges: tuple[Charge, ...], used: Mapping[str, LimitUsage]) -> tuple[LimitState, ...]:
+    found: list[LimitState] = []
+    for charge in charges:
+        so_far = used.get(charge.counter, LimitUsage())
+        if charge.calls is not None:
+            found.append(LimitState(charge.counter, so_far.calls, charge.calls, 1, "calls"))
+        if charge.amount is not None:
+            found.append(LimitState(charge.counter, so_far.amount, charge.amount, charge.value, "amount"))
+    return tuple(found)
 
 
 def _limit_finding(request: AdmissionRequest, used: Mapping[str, LimitUsage]) -> Finding | None:

@@ -77,7 +77,7 @@ def list_effects(desk: PageDesk, request: Request) -> Response:
     now, query = desk.now(), _read_query(request)
     after = request.query_params.get("after")
     wanted = query.as_filter(now, after, PAGE + 1)
-    found = desk.store.effects(wanted)
+    found = desk.reads.effects(wanted)
     shown = found[:PAGE]
     fields = msgspec.structs.asdict(query)
     is_filtered = any(fields.values())
@@ -87,7 +87,7 @@ def list_effects(desk: PageDesk, request: Request) -> Response:
         title="Ledger",
         pulse=desk.read_pulse(),
         records=shown,
-        count=desk.store.count_effects(wanted),
+        count=desk.reads.count_effects(wanted),
         fields=fields,
         is_filtered=is_filtered,
         states=STATES,
@@ -145,7 +145,7 @@ def list_audit(desk: PageDesk, request: Request) -> Response:
     kind, before = request.query_params.get("kind", ""), request.query_params.get("before", "")
     kinds: tuple[EntryKind, ...] = tuple(one for one in known if one == kind)
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None  # noqa: PLR2004 - digits of a large number
-    found = desk.store.audit_lines(AuditFilter(kinds, before=number, limit=PAGE + 1))
+    found = desk.reads.audit_lines(AuditFilter(kinds, before=number, limit=PAGE + 1))
     more = build_link("/audit", kind=kind, before=found[PAGE - 1].number) if len(found) > PAGE else ""
     return desk.render(
         request, "audit", title="Audit", pulse=desk.read_pulse(), lines=found[:PAGE], kinds=known, kind=kind, more=more
@@ -161,8 +161,9 @@ def _show_one(desk: PageDesk, request: Request, *, problem: str = "", status: in
             message=f"There is no effect {key[:64]!r}: it was pruned, or the key is of another ledger.",
         )  # fmt: skip
     undone = compensation_key(record.key)
-    undoing = next(iter(desk.store.effects(EffectFilter(key=undone, limit=1))), None)
+    undoing = next(iter(desk.reads.effects(EffectFilter(key=undone, limit=1))), None)
     step = find_next_step(record, undoing, now)
+    lines = desk.reads.audit_lines(AuditFilter(subjects=(record.key,), limit=PAGE))
     return desk.render(
         request,
         "effect",
@@ -171,7 +172,8 @@ def _show_one(desk: PageDesk, request: Request, *, problem: str = "", status: in
         pulse=desk.read_pulse(),
         record=record,
         undoing=undoing,
-        lines=desk.store.audit_lines(AuditFilter(subjects=(record.key,), limit=PAGE)),
+        lines=lines,
+        compared=next((line for line in lines if line.kind == "compared"), None),
         step=step,
         advice=describe_next_step(record, undoing, now),
         may_settle=step in ("settle", "allow", "reconcile"),
@@ -186,7 +188,7 @@ def _find_record(desk: PageDesk, key: str) -> Record | None:
     start = key.strip().lower()
     if len(start) < _LEAST_DIGITS or not start.isascii() or not start.isalnum():
         return None
-    found = desk.store.effects(EffectFilter(key=start, limit=2))
+    found = desk.reads.effects(EffectFilter(key=start, limit=2))
     return found[0] if len(found) == 1 else next((one for one in found if one.key == start), None)
 
 

@@ -14,12 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE, OutputRate, Switch, mode_at
-from pokayoke.dashboard.desk import PageDesk
+from pokayoke.dashboard.desk import PageDesk, page_state
 from pokayoke.stores.lists import AuditFilter, Pulse
 
 _LINES = 12
 _TOOLS = 8
 _POINTS = 12
+_VISIT_SECONDS = 600.0
+"""A page that was not asked for so long was not looked at."""
 
 
 class ToolHealth(msgspec.Struct, frozen=True):
@@ -50,10 +52,11 @@ class ToolHealth(msgspec.Struct, frozen=True):
 def show_now(desk: PageDesk, request: Request) -> Response:
     """Show the first page."""
     at = desk.now()
-    overview, (switches, rates) = desk.store.overview(at), desk.store.board()
-    lines = desk.store.audit_lines(AuditFilter(limit=_LINES))
+    overview, (switches, rates) = desk.reads.overview(at), desk.reads.board()
+    lines, since = desk.reads.audit_lines(AuditFilter(limit=_LINES)), _read_visit(request, at)
+    index = desk.sources.trace
     health = describe_tools(switches, rates, at)
-    return desk.render(
+    answer = desk.render(
         request,
         "now",
         title="Now",
@@ -66,8 +69,36 @@ def show_now(desk: PageDesk, request: Request) -> Response:
         threshold=TRIP_SHARE,
         all_tools=ALL_TOOLS,
         lines=lines,
-        files=desk.sources.trace.files()[:1] if desk.sources.trace else None,
+        since=since,
+        reports=index.reports(_LINES) if index else [],
+        files=index.files()[:1] if index else None,
+        latest=index.latest() if index else None,
     )
+    answer.set_cookie(
+        _cookie_name(request),
+        f"{since or 0.0!r}~{at!r}",
+        path=request.scope.get("root_path", "") or "/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+def _read_visit(request: Request, at: float) -> float | None:
+    """Return when the visitor's browser showed this page last before the present visit, or None if it never did."""
+    since, _, last = page_state(request).cookies.get(_cookie_name(request), "").partition("~")
+    try:
+        before, latest = float(since), float(last)
+    except ValueError:
+        return None
+    found = latest if at - latest > _VISIT_SECONDS else before
+    return found if 0.0 < found <= at else None
+
+
+def _cookie_name(request: Request) -> str:
+    """Return a name of this server's own: a browser sends the cookies of one port to all of them."""
+    return f"pokayoke-seen-{request.url.port or ''}"
 
 
 def describe_tools(switches: Sequence[Switch], rates: Sequence[OutputRate], at: float) -> list[ToolHealth]:

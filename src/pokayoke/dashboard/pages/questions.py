@@ -8,6 +8,8 @@ Never: an answer to several questions that says yes, or one without a reason.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -24,10 +26,24 @@ from pokayoke.stores.lists import PAGE, AuditFilter, question_place
 from pokayoke.stores.values import AuditEntry, EntryKind
 
 _ID = re.compile(r"[a-z]{2}-[0-9a-f]{1,64}", re.ASCII)
-_ANSWERS: tuple[EntryKind, ...] = ("approved", "denied", "endorsed")
+_ANSWERS: tuple[EntryKind, ...] = ("approved", "endorsed", "denied")
 _CARDS = 20
 _ARGUMENTS = 40
 _ARGUMENT_LENGTH = 300
+_CALLS_BACK = 50
+"""Latest calls of a tool among which one that ran is looked for."""
+
+
+class LastCall(msgspec.Struct, frozen=True):
+    """The last call of a tool that ran, beside the one that a question is about.
+
+    Args:
+        call: that call in the trace.
+        changes: name, value then and value now of each argument that differs; "" where there was or is none.
+    """
+
+    call: TracedCall
+    changes: tuple[tuple[str, str, str], ...]
 
 
 class QuestionCard(msgspec.Struct, frozen=True):
@@ -39,6 +55,7 @@ class QuestionCard(msgspec.Struct, frozen=True):
         is_cut: True if a page shows less than all of the arguments.
         earlier: earlier answers to the same call, the latest first.
         call: the call in the trace that asked it, or None.
+        last: the last call of the tool that ran, or None if no trace shows one.
     """
 
     approval: Approval
@@ -46,14 +63,15 @@ class QuestionCard(msgspec.Struct, frozen=True):
     is_cut: bool
     earlier: tuple[AuditEntry, ...] = ()
     call: TracedCall | None = None
+    last: LastCall | None = None
 
 
 def list_questions(desk: PageDesk, request: Request) -> Response:
     """Show what waits, the one that expires first on top."""
     at, after = desk.now(), _parse_place(request.query_params.get("after"))
-    found = desk.store.waiting_approvals(at, after=after, limit=_CARDS + 1)
+    found = desk.reads.waiting_approvals(at, after=after, limit=_CARDS + 1)
     shown = found[:_CARDS]
-    lines = desk.store.audit_lines(AuditFilter(_ANSWERS, tuple(one.id for one in shown), limit=PAGE)) if shown else ()
+    lines = desk.reads.audit_lines(AuditFilter(_ANSWERS, tuple(one.id for one in shown), limit=PAGE)) if shown else ()
     more = build_link("/questions", after=_place_text(shown[-1])) if len(found) > _CARDS else ""
     return desk.render(
         request,
@@ -116,7 +134,7 @@ def _say_unknown(desk: PageDesk, request: Request) -> Response:
 def _show_one(
     desk: PageDesk, request: Request, approval: Approval, *, problem: str = "", status: int = 200
 ) -> Response:
-    lines = desk.store.audit_lines(AuditFilter(_ANSWERS, (approval.id,), limit=PAGE))
+    lines = desk.reads.audit_lines(AuditFilter(_ANSWERS, (approval.id,), limit=PAGE))
     return desk.render(
         request,
         "question",
@@ -136,9 +154,8 @@ def _build_card(desk: PageDesk, approval: Approval, lines: tuple[AuditEntry, ...
         (words.show_text(name, 80), words.show_text(value, _ARGUMENT_LENGTH)) for name, value in dumped[:_ARGUMENTS]
     )
     is_cut = len(dumped) > _ARGUMENTS or any(len(value) > _ARGUMENT_LENGTH for _, value in dumped)
-    return QuestionCard(
-        shown, pairs, is_cut, tuple(line for line in lines if line.subject == approval.id), _find_call(desk, approval)
-    )
+    earlier = tuple(line for line in lines if line.subject == approval.id)
+    return QuestionCard(shown, pairs, is_cut, earlier, _find_call(desk, approval), _find_last(desk, shown))
 
 
 def _find_call(desk: PageDesk, approval: Approval) -> TracedCall | None:
@@ -147,6 +164,26 @@ def _find_call(desk: PageDesk, approval: Approval) -> TracedCall | None:
         return None
     found = desk.sources.trace.calls(approval.run_id, RunPage(tool=approval.tool, limit=200))
     return next((one for one in reversed(found) if one.decision == "ask"), None)
+
+
+def _find_last(desk: PageDesk, shown: Approval) -> LastCall | None:
+    """Return how a call differs from the last one of its tool that ran, as far as a trace shows it."""
+    index = desk.sources.trace
+    if index is None or shown.kind != "call" or not is_object(shown.arguments):
+        return None
+    found = index.calls(None, RunPage(tool=shown.tool, limit=_CALLS_BACK))
+    last = next((one for one in found if one.ok and one.decision == "allow"), None)
+    event = None if last is None else index.read_line(last.file, last.place)[0]
+    if last is None or event is None or not is_object(event.get("arguments")):
+        return None
+    then = desk.redactor.redact_value(event["arguments"], marks=shown.marks)
+    names = dict.fromkeys([*shown.arguments, *then])
+    pairs = ((str(name), _show_argument(then, name), _show_argument(shown.arguments, name)) for name in names)
+    return LastCall(last, tuple(pair for pair in pairs if pair[1] != pair[2])[:_ARGUMENTS])
+
+
+def _show_argument(given: Mapping[str, Any], name: str) -> str:
+    return words.show_text(words.dump_shown(given[name]), _ARGUMENT_LENGTH) if name in given else ""
 
 
 def _read_notice(request: Request) -> str:

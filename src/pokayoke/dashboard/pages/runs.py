@@ -12,10 +12,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.json.values import is_object
 from pokayoke.dashboard import words
 from pokayoke.dashboard.desk import PageDesk, build_link
-from pokayoke.dashboard.trace_index import RunPage, TraceIndex
+from pokayoke.dashboard.trace_index import RunPage, TracedCall, TracedRun, TraceIndex
+from pokayoke.dashboard.trend import Rung
+from pokayoke.replay.run_rows import CallRow, Row, RunMark, build_run_rows
 from pokayoke.stores.lists import PAGE, RunFilter, run_place
 
 _MODES: Final = ("safe_mode", "final_answer", "stopped")
@@ -34,7 +36,7 @@ def list_runs(desk: PageDesk, request: Request) -> Response:
     page = RunPage(failed=bool(fields["failed"]), start=fields["start"], after=_parse_place(request), limit=PAGE + 1)
     found = index.runs(page)
     shown = found[:PAGE]
-    states = desk.store.runs(RunFilter(run_ids=tuple(one.run_id for one in shown), limit=PAGE)) if shown else ()
+    states = desk.reads.runs(RunFilter(run_ids=tuple(one.run_id for one in shown), limit=PAGE)) if shown else ()
     return desk.render(
         request,
         "runs",
@@ -51,7 +53,7 @@ def list_runs(desk: PageDesk, request: Request) -> Response:
 def show_run(desk: PageDesk, request: Request) -> Response:
     """Show one run: where its mode changed, then a row for each call."""
     run_id, index = request.path_params["run_id"], desk.sources.trace
-    stored = next(iter(desk.store.runs(RunFilter(run_ids=(run_id,), limit=1))), None)
+    stored = next(iter(desk.reads.runs(RunFilter(run_ids=(run_id,), limit=1))), None)
     run = index.run(run_id) if index is not None else None
     fields = {name: request.query_params.get(name, "") for name in ("failed", "writes")}
     after = request.query_params.get("after", "")
@@ -76,6 +78,7 @@ def show_run(desk: PageDesk, request: Request) -> Response:
         pulse=desk.read_pulse(),
         run_id=run_id,
         run=run,
+        rungs=_find_rungs(index.stops(run_id), run) if index is not None and run is not None else (),
         stored=stored,
         calls=shown,
         fields=fields,
@@ -95,15 +98,16 @@ def show_event(desk: PageDesk, request: Request) -> Response:
             message="This call is not in the index any more: its file was rotated away, or the index was deleted.",
         )  # fmt: skip
     limit = _MOST_ALL if request.query_params.get("all") else words.CLIPPED
-    event, places, problems = _read_event(index, call.file, call.place, call.end_file, call.end_place)
-    steps = _describe_steps(event, limit)
+    events, places, problems = _read_events(index, call)
+    rows = build_run_rows(events, call.run_id)
+    steps = _describe_steps(rows[0], limit) if rows else []
     return desk.render(
         request,
         "call",
         title="Call",
         pulse=desk.read_pulse(),
         call=call,
-        event=event,
+        attempts=rows[0].attempts if rows and isinstance(rows[0], CallRow) else None,
         places=places,
         problems=problems,
         steps=steps,
@@ -112,53 +116,61 @@ def show_event(desk: PageDesk, request: Request) -> Response:
     )
 
 
-def _read_event(
-    index: TraceIndex, file: int, place: int, end_file: int | None, end_place: int | None
-) -> tuple[dict[str, Any], list[tuple[str, int]], list[str]]:
-    """Return the fields of a call from its one line or two, where they lie, and why one cannot be shown."""
-    event: dict[str, Any] = {}
+def _find_rungs(stops: list[TracedCall], run: TracedRun) -> tuple[Rung, ...]:
+    """Return how a run went down its ladder, as far as its trace says; () if it stayed where it began."""
+    length = max(run.last - run.first, 1e-9)
+    found = [
+        Rung(mode, (one.ts - run.first) / length, one.step, one.ts, one.code)
+        for one in stops
+        if (mode := "normal" if one.kind == "latch" else one.status) is not None
+    ]
+    return (Rung("normal", 0.0, 1, run.first, ""), *found) if found else ()
+
+
+def _read_events(index: TraceIndex, call: TracedCall) -> tuple[list[dict[str, Any]], list[tuple[str, int]], list[str]]:
+    """Return the one event of a call or both, where they lie, and why one cannot be shown."""
+    events: list[dict[str, Any]] = []
     places: list[tuple[str, int]] = []
     problems: list[str] = []
-    for one, at in ((file, place), (end_file, end_place)):
-        if one is None or at is None:
+    for file, place in ((call.file, call.place), (call.end_file, call.end_place)):
+        if file is None or place is None:
             continue
-        found, path, why = index.read_line(one, at)
-        if found is None:
+        event, path, why = index.read_line(file, place)
+        if event is None:
             problems.append(f"{path or 'a trace file'}: {why}")
         else:
-            places.append((path, at))
-            findings = [*event.get("findings", ()), *_as_list(found.get("findings"))]
-            event |= found
-            if findings:
-                event["findings"] = findings
-    return event, places, problems
+            places.append((path, place))
+            events.append(event)
+    return events, places, problems
 
 
-def _describe_steps(event: dict[str, Any], limit: int) -> list[tuple[str, str, str]]:
-    """Return the rooms that a call has passed: name, what happened there in a line, and a payload or ""."""
+def _describe_steps(row: Row, limit: int) -> list[tuple[str, str, str]]:
+    """Return what a call went through: name, what happened there in a line, and a payload or ""."""
+    if isinstance(row, RunMark):
+        return [(row.event, words.show_text(row.reason or "", 400), _show_payload(row.details, limit))]
     steps: list[tuple[str, str, str]] = []
-    if event.get("raw") is not None:
-        steps.append(("sent", "as the model wrote it", _show_payload(event["raw"], limit)))
-    if repairs := _as_list(event.get("repairs")):
-        steps.append(("read as", ", ".join(words.show_text(one, 60) for one in repairs[:20]), ""))
-    steps += [_describe_correction(one, limit) for one in _as_list(event.get("corrections"))[:20] if is_object(one)]
-    if event.get("arguments") is not None:
-        steps.append(("arguments", "what the tool gets", _show_payload(event["arguments"], limit)))
-    if decided := [str(event[name]) for name in ("decision", "room") if event.get(name)]:
+    if row.sent is not None:
+        steps.append(("sent", "as the model wrote it", _show_payload(row.sent, limit)))
+    if row.read_as:
+        steps.append(("read as", ", ".join(words.show_text(one, 60) for one in row.read_as[:20]), ""))
+    steps += [_describe_correction(one, limit) for one in row.corrected[:20] if is_object(one)]
+    if row.arguments is not None:
+        steps.append(("arguments", "what the tool gets", _show_payload(row.arguments, limit)))
+    if decided := [one for one in (row.decision, row.room) if one]:
         steps.append(("decided", words.show_text(" in ".join(decided), 200), ""))
-    findings = _as_list(event.get("findings"))[:_MOST_FINDINGS]
-    steps += [_describe_finding(one, limit) for one in findings if is_object(one)]
-    if event.get("status") is not None:
-        steps.append(("ended", words.show_text(event["status"], 60), ""))
-    if event.get("result") is not None:
-        steps.append(("result", "as the tool answered, checked", _show_payload(event["result"], limit)))
-    if event.get("reason"):
-        steps.append(("reason", words.show_text(event["reason"], 400), ""))
+    steps += [_describe_finding(one, limit) for one in row.findings[:_MOST_FINDINGS]]
+    steps.append(("ended", words.show_text(row.status, 60), ""))
+    if row.answered is not None:
+        steps.append(("result", "as the tool answered, checked", _show_payload(row.answered, limit)))
+    if row.reason:
+        steps.append(("reason", words.show_text(row.reason, 400), ""))
+    if row.told:
+        steps.append(("told", "what the model reads", _show_payload("\n".join(row.told), limit)))
     return steps
 
 
 def _describe_correction(one: dict[str, Any], limit: int) -> tuple[str, str, str]:
-    line = f"{one.get('at', '')}: {one.get('rule', '?')} ({one.get('kind') or one.get('class') or '?'})"
+    line = f"{one.get('at', '')}: {one.get('rule', '?')} ({one.get('class') or '?'})"
     if "before" not in one:
         return "corrected", words.show_text(line, 200), ""
     values = f"{words.dump_shown(one.get('before'))} → {words.dump_shown(one.get('after'))}"
@@ -167,21 +179,16 @@ def _describe_correction(one: dict[str, Any], limit: int) -> tuple[str, str, str
 
 def _describe_finding(one: dict[str, Any], limit: int) -> tuple[str, str, str]:
     head = " ".join(str(one[name]) for name in ("code", "at", "blame") if one.get(name))
-    said = "\n".join(str(one[name]) for name in ("message", "hint") if one.get(name))
-    return "finding", words.show_text(head, 200), words.show_lines(said, limit)
+    return "finding", words.show_text(head, 200), words.show_lines(str(one.get("message") or ""), limit)
 
 
 def _show_payload(value: Any, limit: int) -> str:
     return words.show_lines(value if isinstance(value, str) else words.dump_shown(value, indent=2), limit)
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if is_array(value) else []
-
-
 def _list_stored(desk: PageDesk, request: Request, mode: str) -> Response:
     modes = (mode,) if mode in _MODES else ()
-    found = desk.store.runs(RunFilter(modes, after=_parse_place(request), limit=PAGE + 1))
+    found = desk.reads.runs(RunFilter(modes, after=_parse_place(request), limit=PAGE + 1))
     shown = found[:PAGE]
     more = ""
     if len(found) > PAGE:

@@ -45,7 +45,7 @@ def turn_switch(desk: PageDesk, request: Request) -> Response:
 
 
 def _show_form(desk: PageDesk, request: Request, scope: str, *, problem: str = "", status: int = 200) -> Response:
-    switches, rates = desk.store.board()
+    switches, rates = desk.reads.board()
     health = describe_tools(switches, rates, desk.now())
     found = next((one for one in health if one.tool == scope), ToolHealth(scope, "closed", 0, 0, None))
     return desk.render(

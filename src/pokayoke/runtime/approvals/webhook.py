@@ -284,6 +284,8 @@ def question_data(approval: Approval, redactor: Redactor) -> dict[str, Any]:
         "contract": shown.contract,
         "arguments": shown.arguments,
         "why": shown.why,
+        "wanted": shown.wanted,
+        "limits": shown.limits,
         "approvers": shown.approvers,
         "approved_by": shown.first.by if shown.first else None,
         "run": shown.run_id,

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pokayoke.core.json.values import is_array
-from pokayoke.core.ledger.admission import Approval, Endorsement, LimitUsage
+from pokayoke.core.ledger.admission import Approval, Endorsement, LimitState, LimitUsage
 from pokayoke.core.ledger.records import Record
 from pokayoke.core.state.kill_switch import OutputRate, Switch
 from pokayoke.core.state.run_state import RunState
@@ -33,13 +33,16 @@ Row = Sequence[Any]
 RECORDS, APPROVALS = "pokayoke_records", "pokayoke_approvals"
 
 RECORD_COLUMNS: Final = Record.__struct_fields__
-# The secret fields have no column: they are stored in the arguments' column, sealed with them.
-APPROVAL_COLUMNS: Final = tuple("decider" if name == "by" else name for name in Approval.__struct_fields__[:-4])
+# The last fields have no column: they are stored in the arguments' column, sealed with them.
+_BESIDE: Final[tuple[Any, ...]] = ((), (), 1, None, (), "")
+"""The last fields of a question, with what they are where a ledger does not say it."""
+_FIRST_BESIDE: Final = len(Approval.__struct_fields__) - len(_BESIDE)
+APPROVAL_COLUMNS: Final = tuple(
+    "decider" if name == "by" else name for name in Approval.__struct_fields__[:_FIRST_BESIDE]
+)
 ENTRY_COLUMNS: Final = ("at", "kind", "subject", "who", "reason", "data", "number")
 _OUTPUT, _OUTPUT_OK = RECORD_COLUMNS.index("output"), RECORD_COLUMNS.index("output_ok")
 _RECORD_TEXTS: Final = tuple(RECORD_COLUMNS.index(name) for name in ("failure", "reference", "decided_by"))
-_BESIDE: Final[tuple[Any, ...]] = ((), (), 1, None)
-"""What an older ledger does not say beside the arguments of a question."""
 _ARGUMENTS: Final = APPROVAL_COLUMNS.index("arguments")
 _APPROVAL_TEXTS: Final = tuple(APPROVAL_COLUMNS.index(name) for name in ("decider", "reason"))
 
@@ -106,9 +109,11 @@ def parse_record(row: Row, seal: Seal) -> Record:
 
 def approval_values(approval: Approval, seal: Seal) -> tuple[Any, ...]:
     """Return the values of a question's row, in the order of `APPROVAL_COLUMNS`."""
-    *values, marks, why, approvers, first = msgspec.structs.astuple(approval)
-    beside: list[Any] = [marks, why, *([approvers, first] if approvers > 1 else ())]
-    kept = [approval.arguments, *beside] if marks or why or approvers > 1 else approval.arguments
+    whole = msgspec.structs.astuple(approval)
+    values, beside = list(whole[:_FIRST_BESIDE]), list(whole[_FIRST_BESIDE:])
+    while beside and beside[-1] == _BESIDE[len(beside) - 1]:
+        beside.pop()
+    kept = [approval.arguments, *beside] if beside else approval.arguments
     values[_ARGUMENTS] = seal.seal(dump_json(kept).encode(), APPROVALS, approval.fingerprint)
     for place in _APPROVAL_TEXTS:
         values[place] = None if values[place] is None else encode_text(values[place])
@@ -123,12 +128,12 @@ def parse_approval(row: Row, seal: Seal) -> Approval:
     """
     values = list(row)
     kept: Any = json.loads(seal.open(bytes(values[_ARGUMENTS]), APPROVALS, values[1]))
-    # Arguments are always an object, so a list holds arguments, secret fields and, in newer ledgers, the reasons and
-    # what two people have to answer.
+    # Arguments are always an object, so a list holds the arguments and those of the last fields that say something.
     arguments, *beside = kept if is_array(kept) else [kept]
-    marks, why, approvers, first = (*beside, *_BESIDE[len(beside) :])
+    marks, why, approvers, first, limits, wanted = (*beside, *_BESIDE[len(beside) :])
     values[_ARGUMENTS] = arguments
     values += tuple(marks), tuple(why), approvers, None if first is None else msgspec.convert(first, Endorsement)
+    values += msgspec.convert(limits, tuple[LimitState, ...]), wanted
     for place in _APPROVAL_TEXTS:
         values[place] = None if values[place] is None else decode_text(values[place])
     return Approval(*values)
