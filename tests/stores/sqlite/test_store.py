@@ -74,6 +74,16 @@ def test_a_url_names_a_file(url):
         open_store(url)
 
 
+def test_what_lists_and_pages_read_with_changes_nothing(opened):
+    """A statement that would change a row fails where everything is read, and the row stays."""
+    store = opened(create=True)
+    wish = Claim("k", "h", "c", "pay", "pay@1", "r", 1.0, 60.0)
+    store.admit(AdmissionRequest("r", "pay", "write", (), 1.0, wish))
+    with pytest.raises(StoreError, match="read-only for this process"):
+        store._fetch_rows(("DELETE FROM pokayoke_records", ()))
+    assert store.record("k") is not None
+
+
 @pytest.mark.parametrize(
     ("options", "words"), [("?mode=ro", "unknown option 'mode'"), ("?library=duckdb", "no SQLite library")]
 )

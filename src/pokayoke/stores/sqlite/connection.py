@@ -89,13 +89,15 @@ class SqliteConnection:
     Args:
         place: location of the ledger.
         identity: the ledger to expect there.
+        only_reads: True for a connection on which every change fails.
 
     Attributes:
         patience: seconds to wait for other processes from now on.
         version: unchanged as long as no other connection has changed the file.
     """
 
-    def __init__(self, place: SqliteLocation, identity: Identity) -> None:
+    def __init__(self, place: SqliteLocation, identity: Identity, *, only_reads: bool = False) -> None:
+        self._only_reads = only_reads
         self.patience = place.limit
         self.version = 0
         self._seen: list[Row] = []
@@ -223,6 +225,8 @@ class SqliteConnection:
         try:
             self._meta = []
             self._check_ledger_id(migrations.parse_meta(raw.execute(migrations.READ_META)))
+            if self._only_reads:
+                raw.execute("PRAGMA query_only = ON")
         except BaseException:
             close_connection(raw)
             raise

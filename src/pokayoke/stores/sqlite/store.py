@@ -79,7 +79,7 @@ class SqliteStore(SqlStore):
         self._place = place
         self._identity = open_ledger(place, create=create)
         self.ledger_id = self._identity.ledger_id
-        self._reader = SqliteReader(SqliteConnection(place, self._identity))
+        self._reader = SqliteReader(SqliteConnection(place, self._identity, only_reads=True))
         self._notes = WriterCache(self._seal)
         self._writer = SqliteWriter(SqliteConnection(place, self._identity), limit, f"pokayoke {Path(place.path).name}")
         # Also at the end of the interpreter: waiting jobs are written, and no thread hangs.
