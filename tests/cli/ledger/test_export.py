@@ -53,6 +53,14 @@ def test_a_reconciliation_is_kept_for_metrics_and_audit(shell, ledger, tmp_path)
     ]  # fmt: skip
 
 
+def test_metrics_are_lines_of_json_too(shell, ledger):
+    """Each value with its name and its labels, the same as in the text."""
+    flip(ledger, 1)
+    found = [json.loads(line) for line in shell("ledger", "metrics", "--json").stdout.splitlines()]
+    assert {"metric": "pokayoke_store_kill_switch_open", "labels": {"scope": "tool0"}, "value": 1.0} in found
+    assert {"metric": "pokayoke_store_doubts", "labels": {}, "value": 0.0} in found
+
+
 def test_metrics_of_no_store_are_an_error(shell, tmp_path):
     """Exit code 2 and nothing on stdout: a file of zeros would say that all is well."""
     done = shell("ledger", "metrics", "--store", "sqlite:///none.db")

@@ -51,16 +51,26 @@ def audit(
     print_message(format_count(count, "line") + (f", number {first} to {last}" if count else ""))
 
 
-def metrics(store: StoreOption = None) -> None:
+def metrics(store: StoreOption = None, json: JsonOption = False) -> None:
     """Print what waits in the store as Prometheus text: open switches, doubts, questions, the last reconciliation.
 
     pokayoke ledger metrics --store sqlite:///ledger.db > /var/lib/node_exporter/pokayoke.prom
 
-    It is read from the store, so it is the same whichever process asks, and after a restart.
+    It is read from the store, so it is the same whichever process asks, and after a restart. With --json, each
+    value is a line with its name and its labels.
     """
-    from pokayoke.runtime.metrics.store import render_store_metrics  # noqa: PLC0415 - this command only
+    from pokayoke.runtime.metrics.store import (  # noqa: PLC0415 - this command only
+        read_store_metrics,
+        render_store_metrics,
+    )
 
     with open_store_option(store) as ledger:
+        if json:
+            for instrument, samples in read_store_metrics(ledger, current_time()):
+                for label, value in samples:
+                    labels = dict.fromkeys(instrument.labels, label)
+                    print_data(as_json({"metric": instrument.name, "labels": labels, "value": value}))
+            return
         text = render_store_metrics(ledger, current_time())
     for line in text.splitlines():
         print_data(line)

@@ -1,7 +1,7 @@
-"""What waits in a store, as Prometheus text: it is read from the store, so a restart hides nothing.
+"""What waits in a store, as gauges: they are read from the store, so a restart hides nothing.
 
 In: a store.
-Out: gauges in the text format of Prometheus, version 0.0.4.
+Out: gauges, also in the text format of Prometheus, version 0.0.4.
 Never: a text of a call. Labels are scopes of switches, modes and names of tools.
 """
 
@@ -32,8 +32,18 @@ _LATEST_RECONCILIATIONS: Final = 1_000
 """How far back the last reconciliation of each tool is looked for, in reconciliations."""
 
 
+Samples = list[tuple[str, float]]
+"""Values of one gauge by its label, which is "" if it has none."""
+
+
 def render_store_metrics(store: Store, now: float) -> str:
-    """Return what waits in a store as Prometheus text.
+    """Return what waits in a store as Prometheus text. Arguments and errors are those of `read_store_metrics`."""
+    found = read_store_metrics(store, now)
+    return "".join(line for instrument, samples in found for line in _render_samples(instrument, samples))
+
+
+def read_store_metrics(store: Store, now: float) -> list[tuple[Instrument, Samples]]:
+    """Return what waits in a store.
 
     Args:
         store: any store.
@@ -46,7 +56,7 @@ def render_store_metrics(store: Store, now: float) -> str:
     switches = [(one.scope, float(one.mode == "open")) for one in store.switches()]
     modes = [(mode, float(trend.now)) for mode, trend in overview.modes.items()]
     reconciled = _last_reconciliations(store)
-    values: tuple[list[tuple[str, float]], ...] = (
+    values: tuple[Samples, ...] = (
         switches,
         [("", float(overview.doubts.now))],
         [("", _age(overview.doubts, now))],
@@ -56,8 +66,7 @@ def render_store_metrics(store: Store, now: float) -> str:
         [(tool, entry.at) for tool, entry in reconciled.items()],
         [(tool, float(entry.data.get("open", 0))) for tool, entry in reconciled.items()],
     )
-    found = zip(STORE_INSTRUMENTS, values, strict=True)
-    return "".join(line for instrument, samples in found for line in _render_samples(instrument, samples))
+    return list(zip(STORE_INSTRUMENTS, values, strict=True))
 
 
 def _last_reconciliations(store: Store) -> dict[str, AuditEntry]:
@@ -70,7 +79,7 @@ def _age(trend: Trend, now: float) -> float:
     return 0.0 if trend.oldest is None else max(0.0, now - trend.oldest)
 
 
-def _render_samples(instrument: Instrument, samples: list[tuple[str, float]]) -> Iterator[str]:
+def _render_samples(instrument: Instrument, samples: Samples) -> Iterator[str]:
     yield f"# HELP {instrument.name} {instrument.help}\n# TYPE {instrument.name} {instrument.kind}\n"
     for label, value in samples:
         # A scope or a tool may be any text; in the format only these three characters have a meaning.
