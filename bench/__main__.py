@@ -42,6 +42,7 @@ PARTS = {
     "gateway-stdio": "gateway_stdio.stdio",
     "gateway": "gateway.http",
     "gateway-memory": "gateway.memory",
+    "dashboard": "dashboard.pages",
 }
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
 

@@ -199,6 +199,8 @@ class TraceIndex:
         name = hashlib.sha256(f"{_FORMAT}:{self.path}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.file = _cache_folder(folder) / f"trace-{name}.db"
         self._lock = threading.Lock()
+        self._reader: tuple[tuple[int, int], sqlite3.Connection] | None = None
+        self._reader_lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     # -- reading ---------------------------------------------------------------------------------
@@ -375,8 +377,26 @@ class TraceIndex:
 
     def _fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
         self._start_growing()
-        with self._open() as connection:
-            return connection.execute(sql, values).fetchall()
+        with self._reader_lock:
+            return self._open_reader().execute(sql, values).fetchall()
+
+    def _open_reader(self) -> sqlite3.Connection:
+        """Return the connection that reads, opened anew if the index was deleted or replaced."""
+        try:
+            found = os.stat(self.file)  # noqa: PTH116 - several times for each page
+            place = (found.st_dev, found.st_ino)
+        except OSError:
+            place = None
+        if self._reader is not None and self._reader[0] == place:
+            return self._reader[1]
+        if self._reader is not None:
+            self._reader[1].close()
+            self._reader = None
+        with self._open():  # makes what is missing
+            found = os.stat(self.file)  # noqa: PTH116 - as above
+            connection = sqlite3.connect(self.file, timeout=10.0, isolation_level=None, check_same_thread=False)
+        self._reader = ((found.st_dev, found.st_ino), connection)
+        return connection
 
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
