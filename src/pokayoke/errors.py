@@ -4,7 +4,7 @@
       ConfigurationError       a programmer's mistake, found at build time; never during a call
         ContractError          an unusable schema or contract
         PolicyError            a configuration that contradicts itself, or an unknown key
-        MissingExtraError      an optional dependency is absent or broken (also an ImportError)
+        MissingExtraError      an optional dependency is absent, too old or broken (also an ImportError)
       OutcomeError             raised only by `Outcome.unwrap()`
         CallRefused            pokayoke stopped the call before the tool ran
         ToolFailed             the tool ran and failed, or its effect is unknown
@@ -42,19 +42,22 @@ class PolicyError(ConfigurationError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional dependency is not installed, or its import fails.
+    """An optional dependency is not installed, is too old, or its import fails.
 
     Args:
         package: the distribution that is missing.
         extra: the extra of pokayoke that installs it.
+        needed: the lowest version that the extra admits, if the installed one is below it.
     """
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str, *, needed: str = "") -> None:
         """Build the message from the import error that is being handled, and the command that installs the extra."""
         from importlib import metadata  # noqa: PLC0415 - slow to import, and rarely needed
 
         try:
-            problem = f"{package} {metadata.version(package)} is installed, and cannot be imported: {sys.exception()}"
+            problem = f"{package} {metadata.version(package)} is installed, and " + (
+                f"pokayoke needs {needed} or newer" if needed else f"cannot be imported: {sys.exception()}"
+            )
         except metadata.PackageNotFoundError:
             problem = f"{package!r} is not installed"
         super().__init__(f"{problem}. Run: {install_command(extra)}")

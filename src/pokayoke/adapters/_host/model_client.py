@@ -29,7 +29,7 @@ def import_sdk(name: Literal["anthropic", "openai"]) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    with require_extra(name):
+    with require_extra(name, bounded=False):  # a framework may pin an SDK below the bound of our own extra
         return importlib.import_module(name)
 
 

@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     """Import `GuardClient` on first use: it needs LiteLLM, which ADK does not install."""
     if name != "GuardClient":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with require_extra("litellm"):
+    with require_extra("litellm", bounded=False):  # the bound is that of another adapter
         from pokayoke.adapters.google_adk._litellm import GuardClient  # noqa: PLC0415 - as above
 
     return GuardClient
