@@ -1,6 +1,7 @@
 """One isolated environment per framework: their pins contradict each other, so no environment holds two of them.
 
 `python -m tools.environments langchain` builds `.frameworks/langchain` from its lock, `--lock` rewrites the lock.
+`langchain-lowest` is the same with the lowest versions that the extra admits: `requirements/frameworks/lowest/`.
 An environment is rebuilt when its lock, the project file or the interpreter has changed.
 """
 
@@ -33,6 +34,10 @@ NAMES = (
 """Each is an extra of its own, except `plain`, which has the SDKs alone."""
 CLUSTERS = ("ray",)
 """Engines of `replay --on` that are too large for the ordinary environment: `make ray`."""
+LOWEST = "-lowest"
+"""The ending of an environment's name that has the lowest versions which an extra admits."""
+LOWESTS = tuple(name + LOWEST for name in NAMES if name != "plain")
+EVERY = NAMES + LOWESTS + CLUSTERS
 EXTRAS = {"plain": ("openai", "anthropic")}
 GROUPS = ("build", "frameworks")
 
@@ -48,17 +53,23 @@ def python(name: str) -> Path:
     return PLACE / name / "bin" / "python"
 
 
+def lock_of(name: str) -> Path:
+    """Return the lock of an environment."""
+    framework = name.removesuffix(LOWEST)
+    return LOCKS / ("lowest" if name != framework else "") / f"{framework}.lock"
+
+
 async def build(name: str, say: Say) -> None:
     """Build an environment, unless it exists already.
 
     Args:
-        name: one of `NAMES` or `CLUSTERS`.
+        name: one of `NAMES`, `LOWESTS` or `CLUSTERS`.
         say: called when building begins.
 
     Raises:
         BuildError: it cannot be built.
     """
-    lock = LOCKS / f"{name}.lock"
+    lock = lock_of(name)
     if not lock.exists():
         raise BuildError(f"there is no {lock.relative_to(ROOT)}: make lock")
     stamp, wanted = PLACE / name / ".built", _digest(lock)
@@ -78,17 +89,18 @@ async def lock(name: str, *more: str) -> None:
     """Write the lock of an environment.
 
     Args:
-        name: one of `NAMES` or `CLUSTERS`.
+        name: one of `NAMES`, `LOWESTS` or `CLUSTERS`.
         more: more arguments of `uv pip compile`, such as `--upgrade`.
 
     Raises:
         BuildError: the requirements contradict each other, or the registry cannot be reached.
     """
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    extras = [part for extra in EXTRAS.get(name, (name,)) for part in ("--extra", extra)]
-    groups = [part for group in (*GROUPS, f"host-{name}") if group in known for part in ("--group", group)]
+    out, framework = lock_of(name), name.removesuffix(LOWEST)
+    extras = [part for extra in EXTRAS.get(framework, (framework,)) for part in ("--extra", extra)]
+    groups = [part for group in (*GROUPS, f"host-{framework}") if group in known for part in ("--group", group)]
     options = ["--universal", "--generate-hashes", "--python-version", "3.11", "--no-header"]
-    out = LOCKS / f"{name}.lock"
+    options += ["--resolution", "lowest-direct"] if name != framework else []
     await _uv("pip", "compile", "pyproject.toml", *options, *extras, *groups, "--quiet", "-o", str(out), *more)
 
 
@@ -127,13 +139,11 @@ async def _build_all(names: Iterable[str], *, locks: bool, more: list[str]) -> N
 def main() -> int:
     """Build environments, or write their locks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "names", nargs="*", metavar="framework", help=f"some of {', '.join(NAMES + CLUSTERS)}; default: all"
-    )
+    parser.add_argument("names", nargs="*", metavar="framework", help=f"some of {', '.join(EVERY)}; default: all")
     parser.add_argument("--lock", action="store_true", help="write the locks instead")
     given, more = parser.parse_known_args()
     try:
-        asyncio.run(_build_all(given.names or NAMES + CLUSTERS, locks=given.lock, more=more))
+        asyncio.run(_build_all(given.names or EVERY, locks=given.lock, more=more))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 2

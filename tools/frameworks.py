@@ -5,10 +5,12 @@
   make frameworks ARGS="langchain --unguarded"        the framework alone next to it
   make frameworks ARGS="langchain --modes stream --only 'wrong type; hangs' --no-tests"
   make frameworks ARGS="--overhead"                   the cost of a guarded tool turn
+  make frameworks ARGS="--lowest langchain"           the scenarios with the lowest versions that the extra admits
   make frameworks ARGS="langchain --write"            write the output of its guide's blocks
 
-Each framework is installed into an environment of its own, `.frameworks/<name>`. Its scenarios, its tests and the
-blocks of its guide run there. Exit code 1: something is wrong. 2: something could not be run.
+Each framework is installed into an environment of its own, `.frameworks/<name>` or `.frameworks/<name>-lowest`. Its
+scenarios run there, and in the first one its tests and the blocks of its guide, too.
+Exit code 1: something is wrong. 2: something could not be run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.environments import NAMES, ROOT, BuildError, build, python
+from tools.environments import LOWEST, LOWESTS, NAMES, ROOT, BuildError, build, python
 from tools.examples import PAGES, host_of
 
 AT_ONCE = 2
@@ -125,7 +127,7 @@ class Work:
         report = Report(name)
         async with self._free:
             try:
-                await build(name, lambda what: self.say(name, what))
+                await build(self._place(name), lambda what: self.say(name, what))
                 if self.given.write:
                     await self._write_guide(report)
                 elif self.given.overhead:
@@ -137,9 +139,12 @@ class Work:
                 self.say(name, f"cannot be run: {report.problem}")
         return report
 
+    def _place(self, name: str) -> str:
+        return name + LOWEST if self.given.lowest else name
+
     async def _run_tests(self, report: Report) -> None:
         await self._run_scenarios(report)
-        if self.given.no_tests:
+        if self.given.no_tests or self.given.lowest:  # the tests may need what newer versions have
             return
         own = TESTS / report.name.replace("-", "_")
         tests = [*(TESTS / name for name in SHARED), own, own.with_name(f"test_{own.name}.py")]
@@ -158,7 +163,9 @@ class Work:
         for option in ("modes", "wires", "only"):
             if value := getattr(given, option):
                 options += [f"--{option}", value]
-        async for one in _lines(report.name, "tests/frameworks/runner.py", "--host", report.name, *options):
+        async for one in _lines(
+            self._place(report.name), "tests/frameworks/runner.py", "--host", report.name, *options
+        ):
             if "scenario" not in one:
                 report.about = one
                 self.say(report.name, f"{one['conversations']} conversations")
@@ -197,7 +204,7 @@ class Work:
 
 
 def _environment(name: str) -> dict[str, str]:
-    own = {"POKAYOKE_HOST": name, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+    own = {"POKAYOKE_HOST": name.removesuffix(LOWEST), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
     # LiteLLM asks the network for prices while it is imported, and waits for the answer.
     return {**os.environ, **own, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
@@ -343,6 +350,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="framework", help=f"some of {', '.join(NAMES)}; default: all")
     parser.add_argument("--unguarded", action="store_true", help="play the framework alone, too")
+    parser.add_argument("--lowest", action="store_true", help="play the scenarios with the lowest versions")
     parser.add_argument("--overhead", action="store_true", help="measure what a guarded tool turn costs instead")
     parser.add_argument("--write", action="store_true", help="write what the guides' blocks print instead")
     parser.add_argument("--modes", help="some of sync,async,stream; default: all a framework has")
@@ -353,6 +361,10 @@ def main() -> int:
     given = parser.parse_args()
     if strangers := sorted(set(given.names) - set(NAMES)):
         parser.error(f"no framework is called {', '.join(strangers)}: there are {', '.join(NAMES)}")
+    if given.lowest:
+        if given.overhead or given.write or "plain" in given.names:
+            parser.error("--lowest plays the scenarios of frameworks: without --overhead, --write and plain")
+        given.names = given.names or [name.removesuffix(LOWEST) for name in LOWESTS]
     reports = asyncio.run(_all(given))
     if given.json:
         for one in reports:

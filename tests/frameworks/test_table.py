@@ -94,5 +94,5 @@ async def test_an_environment_without_a_lock_is_a_problem(tmp_path, monkeypatch)
     monkeypatch.setattr(environments, "LOCKS", environments.ROOT / "no such folder")
     with pytest.raises(BuildError, match="make lock"):
         await build("plain", print)
-    work = Work(argparse.Namespace(overhead=False, write=False))
+    work = Work(argparse.Namespace(lowest=False, overhead=False, write=False))
     assert "make lock" in (await work.take("plain")).problem
