@@ -100,7 +100,8 @@ async def lock(name: str, *more: str) -> None:
     extras = [part for extra in EXTRAS.get(framework, (framework,)) for part in ("--extra", extra)]
     groups = [part for group in (*GROUPS, f"host-{framework}") if group in known for part in ("--group", group)]
     options = ["--universal", "--generate-hashes", "--python-version", "3.11", "--no-header"]
-    options += ["--resolution", "lowest-direct"] if name != framework else []
+    if name != framework:  # a version in the old lock would be preferred to a lower one
+        options += ["--resolution", "lowest-direct", "--upgrade"]
     await _uv("pip", "compile", "pyproject.toml", *options, *extras, *groups, "--quiet", "-o", str(out), *more)
 
 
