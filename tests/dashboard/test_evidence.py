@@ -49,7 +49,8 @@ def text_of(answer):
     """The text of a page, as it is read."""
     assert answer.status_code == 200
     check_page(answer)
-    page = re.sub(r"<[^>]*>", "", answer.text[answer.text.index("<main") :])
+    page = re.sub(r"</t[dh]>", " ", answer.text[answer.text.index("<main") :])
+    page = re.sub(r"<[^>]*>", "", page)
     return " ".join(html.unescape(page).split())
 
 

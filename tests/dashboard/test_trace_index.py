@@ -1,6 +1,8 @@
 """The index of trace files: found by seeking, kept in step with files that grow, rotate, are cut off or damaged."""
 
 import json
+import sqlite3
+import threading
 
 import pytest
 from dashboard_site import Dashboard, check_page
@@ -200,3 +202,24 @@ async def test_the_pages_of_a_hostile_trace(store, clock, path, index):
     assert whole.status_code == 200
     assert (await ann.get("/tools")).status_code == 200
     assert (await ann.get("/runs/nobody/calls/999999")).status_code == 404
+
+
+def test_many_who_open_an_index_at_once_all_read_it(path, tmp_path):
+    """Readers and writers of several servers begin on one new index, and none of them is told that it is locked."""
+    append(path, event())
+    indexes = [TraceIndex(path, tmp_path / "cache") for _ in range(4)]
+    found, failed = [], []
+
+    def look(index):
+        try:
+            index.refresh_all()
+            found.extend(run.run_id for run in index.runs(RunPage()))
+        except sqlite3.Error as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=look, args=(index,)) for index in indexes for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (failed, found) == ([], ["r1"] * 16)

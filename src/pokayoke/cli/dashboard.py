@@ -117,7 +117,8 @@ def _name_hosts(listening: socket.socket, allowed: list[str]) -> tuple[str, ...]
 def _open_sources(
     store: str, trace: str | None, reports: str | None, config: Path | None, lock: Path | None
 ) -> Sources:
-    from pokayoke.dashboard.desk import Sources  # noqa: PLC0415 - an extra
+    from pokayoke.cli.contracts.page_steps import LockSteps  # noqa: PLC0415 - an extra
+    from pokayoke.dashboard.desk import Sources  # noqa: PLC0415 - as above
     from pokayoke.dashboard.trace_index import TraceIndex  # noqa: PLC0415 - as above
 
     return Sources(
@@ -125,6 +126,7 @@ def _open_sources(
         trace=None if trace is None else TraceIndex(Path(trace)),
         reports=None if reports is None else Path(reports),
         lock=lock,
+        steps=None if lock is None else LockSteps(lock, None if trace is None else Path(trace)),
         config=config,
         examine=lambda: _examine(config, store, lock),
         list_clients=_list_clients,

@@ -70,7 +70,7 @@ def app(
     clock = clock or SystemClock()
     policy: Policy = load_policy(None if config is None else str(config))
     index = found.trace or (TraceIndex(Path(trace)) if trace is not None else None)
-    desk = PageDesk(opened, _with_trace(found, index), build_redactor(policy.trace), clock)
+    desk = PageDesk(opened, _with_trace(found, index), build_redactor(policy.trace), clock, policy.mode)
     machine = SignedApprovals(desk.approvals, secrets, desk.redactor, clock=clock) if secrets else None
     return _build_gate(desk, access, machine=machine)
 
@@ -124,6 +124,7 @@ def _routes(desk: PageDesk, access: Access, watcher: Watcher) -> list[BaseRoute]
         page("/runs/{run_id:path}", runs.show_run),
         page("/tools", tools.list_tools),
         page("/tools/{tool:path}", tools.show_tool),
+        page("/tools/{tool:path}", tools.take_step, "POST"),
         page("/replay", replay.list_reports),
         page("/replay/{name}", replay.show_report),
         page("/setup", setup.show_setup),

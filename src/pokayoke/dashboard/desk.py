@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 import jinja2
@@ -59,6 +59,52 @@ class SetupReport(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class VersionChange(msgspec.Struct, frozen=True):
+    """One difference of two versions: its place, what changes, breaking/unknown/safe, and whom it breaks."""
+
+    at: str
+    what: str
+    kind: str
+    breaks: str
+
+
+class RecordedEffect(msgspec.Struct, frozen=True):
+    """What another version would do to recorded calls.
+
+    Args:
+        calls: recorded calls of the tool.
+        broken: those that would be refused, or whose answer would be invalid.
+        mended: those that were, and would not be.
+        ways: each way in which calls differ, and how many do.
+    """
+
+    calls: int
+    broken: int
+    mended: int
+    ways: tuple[tuple[str, int], ...]
+
+
+class VersionComparison(msgspec.Struct, frozen=True):
+    """Two versions of a tool beside each other; `recorded` is None if no calls were judged."""
+
+    old: str
+    new: str
+    changes: tuple[VersionChange, ...]
+    recorded: RecordedEffect | None = None
+
+
+class ContractSteps(Protocol):
+    """Compares versions of a lock and takes its steps, as the commands do."""
+
+    def compare(self, tool: str, *, scored: bool) -> VersionComparison | None:
+        """Return what the candidate changes, or what the stable version has changed; None if there is one version."""
+        ...
+
+    def take(self, tool: str, step: str, share: str, *, by: str, reason: str) -> str:
+        """Take a step; return what is in force by now."""
+        ...
+
+
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where the pages find what is not in the store; None is said to be missing, with the command that makes it.
 
@@ -67,6 +113,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         trace: reads the trace files.
         reports: the folder with the HTML reports of `pokayoke replay`.
         lock: the lock of contracts.
+        steps: compares its versions and takes its steps.
         config: the configuration file.
         examine: fires every guard and returns what it has found.
         list_clients: returns client, server, state and detail of the MCP servers that are configured here.
@@ -76,6 +123,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceIndex | None = None
     reports: Path | None = None
     lock: Path | None = None
+    steps: ContractSteps | None = None
     config: Path | None = None
     examine: Callable[[], SetupReport] | None = None
     list_clients: Callable[[], list[tuple[str, str, str, str]]] | None = None
@@ -89,13 +137,15 @@ class PageDesk:
         sources: everything else.
         redactor: removes secrets from what is shown.
         clock: gives the time.
+        mode: of the configuration: enforce or monitor.
 
     Attributes:
         reads: the store's lists, shared by open pages. Decisions use the store itself.
         report: the latest examination that was asked for here; None before the first.
     """
 
-    def __init__(self, store: Store, sources: Sources, redactor: Redactor, clock: Clock) -> None:
+    def __init__(self, store: Store, sources: Sources, redactor: Redactor, clock: Clock, mode: str = "enforce") -> None:
+        self.mode = mode
         self.store, self.sources, self.redactor, self.clock = store, sources, redactor, clock
         self.approvals = Approvals(store, clock)
         self.reads = SharedReads(store)

@@ -14,6 +14,7 @@ import os
 import sqlite3
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
@@ -33,6 +34,7 @@ _HEAD: Final = 256
 """Bytes at its beginning by which a file is known again, beside its number: numbers are used again."""
 _MOST_BACKUPS: Final = 100
 _LOOK_SECONDS: Final = 0.5
+_MOST_TRIES, _TRY_SECONDS = 100, 0.05
 _CALLS: Final = frozenset({"tool_call", "tool_result"})
 _BOUNDS: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
                   2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000)  # fmt: skip
@@ -249,10 +251,16 @@ class TraceIndex:
         sql = "SELECT * FROM calls WHERE run_id = ? AND kind IN ('stop', 'latch') ORDER BY id LIMIT ?"
         return [_as_call(row) for row in self._fetch(sql, [run_id, PAGE])]
 
-    def reports(self, limit: int) -> list[TracedCall]:
-        """Return the latest events of guards themselves, which belong to no run: alerts, versions, stores, webhooks."""
-        sql = "SELECT * FROM calls WHERE run_id = '' ORDER BY id DESC LIMIT ?"
-        return [_as_call(row) for row in self._fetch(sql, [limit])]
+    def reports(self, limit: int, *, kind: str = "", tool: str = "") -> list[TracedCall]:
+        """Return the latest events of guards themselves, which belong to no run: alerts, versions, servers, stores.
+
+        Args:
+            limit: how many at most.
+            kind: only events of this kind.
+            tool: only those about this tool.
+        """
+        sql = "SELECT * FROM calls WHERE run_id = '' AND ? IN ('', kind) AND ? IN ('', tool) ORDER BY id DESC LIMIT ?"
+        return [_as_call(row) for row in self._fetch(sql, [kind, tool, limit])]
 
     def latest(self) -> float | None:
         """Return the wall-clock second of the latest line, or None."""
@@ -392,7 +400,7 @@ class TraceIndex:
         if self._reader is not None:
             self._reader[1].close()
             self._reader = None
-        with self._open():  # makes what is missing
+        with self._lock, self._open():  # makes what is missing
             found = os.stat(self.file)  # noqa: PTH116 - as above
             connection = sqlite3.connect(self.file, timeout=10.0, isolation_level=None, check_same_thread=False)
         self._reader = ((found.st_dev, found.st_ino), connection)
@@ -401,11 +409,24 @@ class TraceIndex:
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
         with closing(sqlite3.connect(self.file, timeout=10.0, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous = OFF")
             if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                connection.executescript(_TABLES)
+                connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT")  # nobody sees some of them
             yield connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Let readers and the writer of an index go side by side. Of two that switch at once, SQLite lets none wait."""
+    for _ in range(_MOST_TRIES):
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            time.sleep(_TRY_SECONDS)
+        else:
+            return
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 class _Growth:
@@ -488,19 +509,28 @@ class _Growth:
             run[5] = f"{run[5]} {_clean(found.reason or '')}"[-200:]
         if found.event not in _CALLS:
             return
-        tool, add = _clean(found.tool), self._figures
-        if not is_end:
-            run[2] += 1
-            add[tool, "version", found.contract or "–"] += 1
-            for fix in (*map(_fix_name, found.repairs), *(one.rule for one in found.corrections)):
-                add[tool, "fix", fix] += 1
-            if found.decision not in (None, "allow", "replay"):
-                add[tool, "refusal", _clean(code) or str(found.decision)] += 1
-                add[tool, "status", str(found.decision)] += 1
         if found.ok is False:
             run[3] += 1
         if found.effect in ("done", "unknown"):
             run[4] += 1
+        if not is_end:
+            run[2] += 1
+            self._count_call(found, code)
+        self._count_end(found)
+
+    def _count_call(self, found: _Line, code: str) -> None:
+        tool, add = _clean(found.tool), self._figures
+        add[tool, "version", found.contract or "–"] += 1
+        for fix in (*map(_fix_name, found.repairs), *(one.rule for one in found.corrections)):
+            add[tool, "fix", fix] += 1
+        if len(found.findings) > 1 and found.findings[0].code == "monitored":
+            add[tool, "monitored", _clean(found.findings[1].code)] += 1
+        if found.decision not in (None, "allow", "replay"):
+            add[tool, "refusal", _clean(code) or str(found.decision)] += 1
+            add[tool, "status", str(found.decision)] += 1
+
+    def _count_end(self, found: _Line) -> None:
+        tool, add = _clean(found.tool), self._figures
         if found.status is not None:
             add[tool, "status", found.status] += 1
         if found.us is not None:

@@ -98,6 +98,17 @@ class Interceptor:
         self.runs = GatewayRuns(guard, scope=scope)
         self._untrusted = frozenset(untrusted)
 
+    def report_server(self, name: str, *, is_up: bool, reason: str) -> None:
+        """Write to the trace that a server runs, or does not.
+
+        Args:
+            name: of the server.
+            is_up: whether it runs.
+            reason: why, or what it offers.
+        """
+        event = {"ts": self.guard.clock.now(), "event": "server", "tool": name, "ok": is_up, "reason": reason}
+        self.guard.trace.record(event)
+
     # -- listings ---------------------------------------------------------------------------------
 
     def take_listing(self, result: Mapping[str, Any], caller: Caller, era: Era) -> Mapping[str, Any]:

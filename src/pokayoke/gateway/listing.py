@@ -24,6 +24,8 @@ Drift = Literal["refuse", "serve"]
 
 _PROMISES: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
 _MOST_TOOLS: Final = 10_000
+_MOST_CHANGES: Final = 50
+_MOST_CHARACTERS: Final = 1_000
 _CHANGED: Final = (
     "{} was not run: its server describes it otherwise by now than when it was approved ({}). An operator has to look "
     "at the change. Try another way, or tell the user."
@@ -123,7 +125,7 @@ class ToolListing:
         if promises_of(pinned) == promises_of(entry):
             self._refused.pop(name, None)
             return entry
-        self._refuse(name, _CHANGED.format(name, describe_drift(pinned, entry)), noted=True)
+        self._refuse(name, _CHANGED.format(name, describe_drift(pinned, entry)), changes=list_changes(pinned, entry))
         if self._settings.drift == "serve" and not self._is_lenient:
             self._refused.pop(name, None)
             return pinned
@@ -133,9 +135,9 @@ class ToolListing:
     def _is_lenient(self) -> bool:
         return self._guard.policy.mode == "monitor"
 
-    def _refuse(self, name: str, why: str, *, noted: bool = False) -> None:
-        if self._refused.get(name) != why or noted:
-            self._record(name, ok=False, reason=why)
+    def _refuse(self, name: str, why: str, *, changes: list[dict[str, str]] | None = None) -> None:
+        if self._refused.get(name) != why or changes is not None:
+            self._record(name, ok=False, reason=why, changes=changes)
         if self._is_lenient and name in self._pinned:
             return  # the call runs, and the trace says that it would not have
         self._refused[name] = why
@@ -157,14 +159,50 @@ class ToolListing:
             said = ", ".join(f"{key}={value!r}" for key, value in sorted(own.items()))
             self._record(name, ok=True, reason=f"by the operator: {clip(said, 200)}; the server's hints are overridden")
 
-    def _record(self, name: str, *, ok: bool, reason: str) -> None:
-        event = {"ts": self._guard.clock.now(), "event": "contracts", "tool": name}
+    def _record(self, name: str, *, ok: bool, reason: str, changes: list[dict[str, str]] | None = None) -> None:
+        event: dict[str, Any] = {"ts": self._guard.clock.now(), "event": "contracts", "tool": name}
+        if changes is not None:
+            event["changes"] = changes
         self._guard.trace.record({**event, "ok": ok, "reason": reason})
 
 
 def promises_of(entry: Mapping[str, Any]) -> bytes:
     """Return what an approval covers of an entry: title, description, schemas and annotations, as canonical JSON."""
     return canonical_bytes({key: entry[key] for key in _PROMISES if entry.get(key) is not None})
+
+
+def list_changes(approved: Mapping[str, Any], listed: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what differs between two entries of a tool: `at`, and `before` and `after` as text, "" for nothing.
+
+    Texts and hints stand whole, a schema property by property; each text is cut behind 1,000 characters.
+    """
+    found: list[dict[str, str]] = []
+    for key in _PROMISES:
+        old, new = approved.get(key), listed.get(key)
+        for at in _list_parts(old, new):
+            before, after = (_show_part(one, at) for one in (old, new))
+            if before != after and len(found) < _MOST_CHANGES:
+                found.append({"at": "/".join((key, *at)), "before": before, "after": after})
+    return found
+
+
+def _list_parts(old: Any, new: Any) -> list[tuple[str, ...]]:
+    """Return the places at which two values are compared: the keys of objects, and those of their properties."""
+    if not is_object(old) or not is_object(new):
+        return [()]
+    parts: list[tuple[str, ...]] = [(str(key),) for key in dict.fromkeys([*old, *new])]
+    if is_object(old.get("properties")) and is_object(new.get("properties")):
+        names = dict.fromkeys([*old["properties"], *new["properties"]])
+        parts = [one for one in parts if one != ("properties",)] + [("properties", str(name)) for name in names]
+    return parts
+
+
+def _show_part(value: Any, at: tuple[str, ...]) -> str:
+    for key in at:
+        value = value.get(key) if is_object(value) else None
+    if value is None or isinstance(value, str):
+        return clip(value or "", _MOST_CHARACTERS)
+    return clip(canonical_bytes(value).decode(), _MOST_CHARACTERS)
 
 
 def describe_drift(approved: Mapping[str, Any], listed: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import typer
 from pokayoke.cli.contracts.lock_options import (
     DEFAULT_LOCK,
     ByOption,
+    Drift,
     JsonOption,
     LockedContracts,
     LockOption,
@@ -24,6 +25,7 @@ from pokayoke.core.contract.contract import Contract
 from pokayoke.core.versions.contract_diff import contract_changes
 from pokayoke.core.versions.lock import (
     ContractLock,
+    StepReason,
     describe_versions,
     drop_version,
     promote_candidate,
@@ -41,6 +43,9 @@ ShareOption = Annotated[str, typer.Option("--share", help="Share of the new runs
 NewKeysOption = Annotated[
     bool, typer.Option("--new-keys", help="Accept that a retry across versions may be a second effect.")
 ]
+
+
+Step = Callable[[ContractLock, LockedContracts], ContractLock]
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -107,8 +112,7 @@ def widen(
 
     pokayoke contracts widen get_order --share 0.5 --by mo --reason "a day without findings"
     """
-    wanted, done = parse_share(share), build_step_reason(by, reason)
-    _run_step(path, tool, lambda lock, _: widen_canary(lock, tool, wanted, done), json=json)
+    _run_step(path, tool, plan_widening(tool, share, build_step_reason(by, reason)), json=json)
 
 
 def promote(
@@ -125,16 +129,7 @@ def promote(
     pokayoke contracts promote get_order --by mo --reason "a week at half of the runs"
     """
     done = build_step_reason(by, reason)
-
-    def apply_promotion(lock: ContractLock, shelf: LockedContracts) -> ContractLock:
-        after = promote_candidate(lock, tool, done, unseen=unseen)
-        before, new = lock.tools[tool].stable, after.tools[tool].stable
-        one = shelf.load_contract(lock, tool, str(new))
-        if before is not None and unseen and not new_keys:
-            _require_same_keys(shelf.load_contract(lock, tool, before), one)
-        return after
-
-    _run_step(path, tool, apply_promotion, json=json)
+    _run_step(path, tool, plan_promotion(tool, done, unseen=unseen, new_keys=new_keys), json=json)
 
 
 def rollback(
@@ -147,8 +142,7 @@ def rollback(
     Runs with the withdrawn version may not call the tool any more; they are never switched. Exit code 1 if
     the step was taken but a version in force differs from what was locked: programs cannot take it over.
     """
-    done = build_step_reason(by, reason)
-    _run_step(path, tool, lambda lock, _: roll_back(lock, tool, done), json=json)
+    _run_step(path, tool, plan_rollback(tool, build_step_reason(by, reason)), json=json)
 
 
 def drop(
@@ -169,17 +163,44 @@ def drop(
     _run_step(path, name, lambda lock, _: drop_version(lock, name, number, done), json=json)
 
 
-def _run_step(
-    path: str,
-    tool: str,
-    how: Callable[[ContractLock, LockedContracts], ContractLock],
-    *,
-    json: bool,
-    check: str | None = None,
-) -> None:
-    """Take one step under the lock's own lock, and print the tool's new state and what keeps programs from following.
+def plan_widening(tool: str, share: str, done: StepReason) -> Step:
+    """Return the step that gives a canary to more of the new runs."""
+    wanted = parse_share(share)
+    return lambda lock, _: widen_canary(lock, tool, wanted, done)
+
+
+def plan_promotion(tool: str, done: StepReason, *, unseen: bool = False, new_keys: bool = False) -> Step:
+    """Return the step that makes the candidate the stable version."""
+
+    def apply_promotion(lock: ContractLock, shelf: LockedContracts) -> ContractLock:
+        after = promote_candidate(lock, tool, done, unseen=unseen)
+        before, new = lock.tools[tool].stable, after.tools[tool].stable
+        one = shelf.load_contract(lock, tool, str(new))
+        if before is not None and unseen and not new_keys:
+            _require_same_keys(shelf.load_contract(lock, tool, before), one)
+        return after
+
+    return apply_promotion
+
+
+def plan_rollback(tool: str, done: StepReason) -> Step:
+    """Return the step that withdraws the candidate, or returns to the previous stable version."""
+    return lambda lock, _: roll_back(lock, tool, done)
+
+
+def take_step(path: str, tool: str, how: Step, *, check: str | None = None) -> tuple[ContractLock, list[Drift]]:
+    """Take one step under the lock's own lock; return the lock after it, and what keeps programs from following.
 
     A step is taken even if programs cannot follow it: what is in force there may be worse.
+
+    Args:
+        path: of the lock.
+        tool: that the step is about.
+        how: the step.
+        check: a version that has to be what was locked.
+
+    Raises:
+        ConfigurationError: there is no lock, or the step cannot be taken.
     """
     where = Path(path)
     if not where.exists():
@@ -194,8 +215,13 @@ def _run_step(
 
     with exclusive_change(where) as change:
         after = change(apply_step)
+    return after, [one for one in shelf.find_drifts(after) if one.in_force]
+
+
+def _run_step(path: str, tool: str, how: Step, *, json: bool, check: str | None = None) -> None:
+    """Take one step, and print the tool's new state and what keeps programs from following."""
+    after, drifts = take_step(path, tool, how, check=check)
     done = after.history[-1]
-    drifts = [one for one in shelf.find_drifts(after) if one.in_force]
     if json:
         print_data(as_json({"ok": not drifts, "step": done, "tool": after.tools.get(tool), "drift": drifts}))
     else:

@@ -1,8 +1,8 @@
 """Tools and contracts: how often a tool is called, refused, wrong and slow, and which versions are in force.
 
 In: the index of the trace files, the switches and rates of the store, the lock of contracts.
-Out: a row for each tool, and a page of its own.
-Never: a figure without the number of calls that it rests on.
+Out: a row for each tool, a page of its own, a step of a rollout.
+Never: a figure without the number of calls that it rests on, or a step that the command would refuse.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE
 from pokayoke.core.versions.lock import ContractLock, LockEntry, ToolLock, describe_versions
-from pokayoke.dashboard.desk import PageDesk
+from pokayoke.dashboard.desk import PageDesk, VersionComparison, build_link, page_state
 from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
-from pokayoke.dashboard.trace_index import RunPage, find_percentile, sum_counts
+from pokayoke.dashboard.trace_index import RunPage, TraceIndex, find_percentile, sum_counts
 from pokayoke.errors import PokayokeError
 from pokayoke.runtime.versions.lock_file import read_lock
 
@@ -36,6 +37,7 @@ class ToolFigures(msgspec.Struct, frozen=True):
         statuses: how they ended.
         refusals: refused calls by the code of their first finding.
         fixes: repairs and corrections by name.
+        monitored: calls that ran in monitor mode and would be refused, by the code of the refusal.
         versions: calls by contract.
         median: half of the calls took at most so many microseconds, rounded up to a class.
         p95: nineteen of twenty took at most so many.
@@ -45,6 +47,7 @@ class ToolFigures(msgspec.Struct, frozen=True):
     statuses: Counter[str] = Counter()
     refusals: Counter[str] = Counter()
     fixes: Counter[str] = Counter()
+    monitored: Counter[str] = Counter()
     versions: Counter[str] = Counter()
     median: int | None = None
     p95: int | None = None
@@ -71,7 +74,7 @@ class ToolRow(msgspec.Struct, frozen=True):
 
 def list_tools(desk: PageDesk, request: Request) -> Response:
     """Show a row for each tool that was called, switched or locked."""
-    switches, rates = desk.store.board()
+    switches, rates = desk.reads.board()
     health = {one.tool: one for one in describe_tools(switches, rates, desk.now())}
     index = desk.sources.trace
     figures = {tool: _as_figures(found) for tool, found in index.figures().items()} if index is not None else {}
@@ -104,17 +107,47 @@ def list_tools(desk: PageDesk, request: Request) -> Response:
 
 def show_tool(desk: PageDesk, request: Request) -> Response:
     """Show one tool: its figures, its switch, its versions, its latest calls."""
+    return _show_one(desk, request)
+
+
+def take_step(desk: PageDesk, request: Request) -> Response:
+    """Promote, widen or roll back a version, or judge recorded calls with both."""
+    state, steps, tool = page_state(request), desk.sources.steps, request.path_params["tool"]
+    assert state.visitor is not None, "the gate lets nobody else decide"
+    if steps is None:
+        return _show_one(desk, request, problem="No lock of contracts is shown here.", status=409)
+    step = state.form.get("step", "")
+    try:
+        if step == "score":
+            return _show_one(desk, request, scored=True)
+        said = steps.take(
+            tool,
+            step,
+            state.form.get("share", "").strip(),
+            by=state.visitor.name,
+            reason=state.form.get("reason", "").strip(),
+        )
+    except PokayokeError as error:
+        return _show_one(desk, request, problem=f"Nothing was changed: {error}.", status=422)
+    return desk.redirect(request, build_link(f"/tools/{tool}", done=said))
+
+
+def _show_one(
+    desk: PageDesk, request: Request, *, problem: str = "", status: int = 200, scored: bool = False
+) -> Response:
     tool, index = request.path_params["tool"], desk.sources.trace
-    switches, rates = desk.store.board()
+    compared, compare_problem = _compare_versions(desk, tool, scored=scored)
+    switches, rates = desk.reads.board()
     health = {one.tool: one for one in describe_tools(switches, rates, desk.now())}
     found = index.figures(tool).get(tool, {}) if index is not None else {}
-    lock, problem = _read_lock(desk)
+    lock, lock_problem = _read_lock(desk)
     failed = bool(request.query_params.get("failed"))
     locked: ToolLock | None = lock.tools.get(tool)
     history: tuple[LockEntry, ...] = tuple(entry for entry in reversed(lock.history) if entry.tool == tool)[:_LATEST]
     return desk.render(
         request,
         "tool",
+        status=status,
         title="Tool",
         pulse=desk.read_pulse(),
         tool=tool,
@@ -125,9 +158,50 @@ def show_tool(desk: PageDesk, request: Request) -> Response:
         failed=failed,
         has_trace=index is not None,
         locked=locked,
-        lock_problem=problem,
+        lock_problem=lock_problem,
         history=history,
+        has_steps=desk.sources.steps is not None,
+        compared=compared,
+        compare_problem=compare_problem,
+        drifts=_find_listing_changes(index, tool),
+        problem=problem,
+        done=request.query_params.get("done", "")[:400],
     )
+
+
+def _compare_versions(desk: PageDesk, tool: str, *, scored: bool) -> tuple[VersionComparison | None, str]:
+    """Return the comparison of a tool's versions, and why there is none."""
+    if desk.sources.steps is None:
+        return None, ""
+    try:
+        return desk.sources.steps.compare(tool, scored=scored), ""
+    except PokayokeError as error:
+        return None, str(error)
+
+
+class ListingChange(msgspec.Struct, frozen=True):
+    """How a server lists a tool by now, beside what was approved.
+
+    Args:
+        at: wall-clock second.
+        reason: the gateway's words.
+        changes: place, text before and text now.
+    """
+
+    at: float
+    reason: str
+    changes: tuple[tuple[str, str, str], ...]
+
+
+def _find_listing_changes(index: TraceIndex | None, tool: str) -> tuple[ListingChange, ...]:
+    """Return the latest change of a tool's listing that a gateway has written to the trace."""
+    for one in index.reports(_LATEST, kind="contracts", tool=tool) if index is not None else ():
+        event = index.read_line(one.file, one.place)[0] if index is not None and one.ok is False else None
+        if event is not None and is_array(event.get("changes")):
+            found = [part for part in event["changes"] if is_object(part)]
+            parts = tuple((str(p.get("at", "")), str(p.get("before", "")), str(p.get("after", ""))) for p in found)
+            return (ListingChange(one.ts, str(event.get("reason", "")), parts),)
+    return ()
 
 
 def _as_figures(found: dict[str, Counter[str]]) -> ToolFigures:
@@ -137,6 +211,7 @@ def _as_figures(found: dict[str, Counter[str]]) -> ToolFigures:
         found.get("status", Counter()),
         found.get("refusal", Counter()),
         found.get("fix", Counter()),
+        found.get("monitored", Counter()),
         sum_counts([found.get("version", Counter())]),
         find_percentile(times, 0.5),
         find_percentile(times, 0.95),

@@ -72,6 +72,9 @@ class GatewaySetup(msgspec.Struct, kw_only=True):
             if states.get(changed.name) != line and changed.state != "starting":
                 states[changed.name] = line
                 self.report(line)
+                is_up, count = changed.state == "ready", len(changed.listings.get("tools", ()))
+                said = f"{count} tools" if is_up else f"{changed.state}: {changed.reason}"
+                self.interceptor.report_server(changed.name, is_up=is_up, reason=said)
             for one in answerer:
                 if isinstance(one, Front):
                     await one.on_change(changed)

@@ -62,8 +62,13 @@ def run_gateway(
     def end_by_signal(_number: int, _frame: object) -> None:
         gone.set()
 
+    def report(is_up: bool, reason: str) -> None:
+        note.write(reason)
+        interceptor.report_server(note.name, is_up=is_up, reason=reason)
+
     conversation = Conversation(interceptor, settings, to_client, note.write)
-    link = ServerLink(command, conversation, settings.longest_line, note.write, environment)
+    link = ServerLink(command, conversation, settings.longest_line, report, environment)
+    interceptor.report_server(note.name, is_up=True, reason="the server is started")
     conversation.connect(link)
     threads = [
         threading.Thread(target=_read_server, args=(link, gone), name="pokayoke-server", daemon=True),
@@ -111,7 +116,7 @@ class _Notes:
     """Lines for the operator on stderr, escaped, and not without end."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._name = os.path.basename(command[0]) if command else ""  # noqa: PTH119 - a name of a program, no path of ours
+        self.name = os.path.basename(command[0]) if command else ""  # noqa: PTH119 - a name of a program, no path of ours
         self._left = _MOST_NOTES
 
     def write(self, text: str) -> None:
@@ -121,5 +126,5 @@ class _Notes:
         self._left -= 1
         last = "" if self._left else " (no more notes follow)"
         shown = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text[:500])
-        sys.stderr.write(f"pokayoke mcp ({self._name}): {shown}{last}\n")
+        sys.stderr.write(f"pokayoke mcp ({self.name}): {shown}{last}\n")
         sys.stderr.flush()

@@ -41,7 +41,7 @@ class ServerLink:
         command: the server's program and its arguments.
         conversation: takes its lines.
         longest_line: bytes of the longest line that is kept whole.
-        note: tells the operator something.
+        report: told whether the server runs by now, and why.
         environment: variables of the server; None for ours.
 
     Raises:
@@ -53,11 +53,11 @@ class ServerLink:
         command: Sequence[str],
         conversation: Conversation,
         longest_line: int,
-        note: Callable[[str], None],
+        report: Callable[[bool, str], None],
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._command, self._environment = tuple(command), environment
-        self._conversation, self._longest_line, self._note = conversation, longest_line, note
+        self._conversation, self._longest_line, self._report = conversation, longest_line, report
         self._changed = threading.Condition()
         self._held: deque[tuple[bytes, Exchange | None]] = deque()
         self._is_up = True
@@ -100,7 +100,7 @@ class ServerLink:
             process = self._process if self._is_up else None
             self._is_up = False
         if process is not None:
-            self._note(f"the server is ended: {reason}")
+            self._report(False, f"the server is ended: {reason}")
             process.stop(0.2)
 
     def _hold(self, line: bytes, exchange: Exchange | None) -> bool:
@@ -131,10 +131,10 @@ class ServerLink:
             if not self._has_greeted:
                 self._give_up_if_hopeless(reason)
             if not self.has_spoken:  # it never was a server: the client learns that as without a gateway
-                self._note(f"the server {reason} before it said anything")
+                self._report(False, f"the server {reason} before it said anything")
                 self._conversation.server_failed(reason)
                 return
-            self._note(f"the server {reason}")
+            self._report(False, f"the server {reason}")
             if not self._start_again():
                 return
 
@@ -156,11 +156,11 @@ class ServerLink:
             try:
                 process = ServerProcess(self._command, self._environment)
             except ConfigurationError as error:
-                self._note(str(error))
+                self._report(False, str(error))
                 self._give_up_if_hopeless(f"cannot be started: {error}")
                 continue
             self._opened_at = time.monotonic()
-            self._note(f"the server is started again, as process {process.pid}")
+            self._report(True, f"the server is started again, as process {process.pid}")
             self._process, self._writer = process, LineWriter(process.stdin, _STALL_SECONDS)
             self._greet()
             return True
@@ -192,7 +192,7 @@ class ServerLink:
     def _end_if_silent(self, process: ServerProcess) -> None:
         """End a process that has not answered our greeting."""
         if process is self._process and not self._has_greeted:
-            self._note("the server does not answer its greeting")
+            self._report(False, "the server does not answer its greeting")
             process.stop(0.2)
 
     def _close_gate(self) -> None:
