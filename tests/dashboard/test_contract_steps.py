@@ -96,6 +96,14 @@ async def test_a_person_promotes_and_goes_back_with_name_and_reason(ann, lock):
     ]  # fmt: skip
 
 
+async def test_the_kill_switch_names_the_writes_that_it_stops(ann, store):
+    """Before the click, the page counts the locked writes that build on the tool."""
+    del store
+    shown = text_of(await ann.get("/switches?scope=look_up"))
+    assert "Of the locked contracts 1 write builds on it, or does not say on what: refund." in shown
+    assert "Of the locked contracts" not in text_of(await ann.get("/switches?scope=*"))
+
+
 async def test_a_contract_that_was_changed_is_named_and_one_in_code_is_not_run(ann, lock, shell):
     """A file that differs from the lock is said to; a page does not import a module to look at it."""
     file = lock.parent / "contracts.yaml"

@@ -100,6 +100,10 @@ class ContractSteps(Protocol):
         """Return what the candidate changes, or what the stable version has changed; None if there is one version."""
         ...
 
+    def find_writers(self, source: str) -> tuple[str, ...]:
+        """Return the writes in force that build on a tool, or that do not say on what they build."""
+        ...
+
     def take(self, tool: str, step: str, share: str, *, by: str, reason: str) -> str:
         """Take a step; return what is in force by now."""
         ...

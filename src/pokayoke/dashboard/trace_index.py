@@ -229,7 +229,7 @@ class TraceIndex:
 
     def calls(self, run_id: str | None, page: RunPage) -> list[TracedCall]:
         """Return a page of the calls of a run, the first first; of a tool without a run, the latest first."""
-        conditions: list[str] = ["1"]
+        conditions: list[str] = ["run_id <> ''"]  # as above
         values: list[Any] = []
         for name, value in (("run_id", run_id), ("tool", page.tool or None)):
             if value is not None:

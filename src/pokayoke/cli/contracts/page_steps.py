@@ -58,6 +58,28 @@ class LockSteps:
         )
         return VersionComparison(old.id, new.id, changes, self._score(old, new) if scored else None)
 
+    def find_writers(self, source: str) -> tuple[str, ...]:
+        """Return the writes in force that build on a tool, or that do not say on what they build.
+
+        Contracts that are code are left out: looking at a page runs no code of others.
+        """
+        lock = read_lock(self._lock)
+        places = {
+            (name, version, tool.versions[version].source)
+            for name, tool in lock.tools.items()
+            for version in tool.in_force
+            if not is_module_attribute(tool.versions[version].source)
+        }
+        shelf = self._open_shelf(sorted({place[2] for place in places}))
+        found = [shelf.load_contract(lock, name, version) for name, version, _ in sorted(places)]
+        return tuple(
+            dict.fromkeys(
+                one.name
+                for one in found
+                if one.effect != "read" and (one.sources is None or source in one.sources or one.name == source)
+            )
+        )
+
     def take(self, tool: str, step: str, share: str, *, by: str, reason: str) -> str:
         """Promote, widen or roll back; return what is in force by now, and what keeps programs from following.
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from pokayoke.core.state.kill_switch import ALL_TOOLS
 from pokayoke.dashboard.desk import PageDesk, page_state
 from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
-from pokayoke.errors import ConfigurationError
+from pokayoke.errors import ConfigurationError, PokayokeError
 from pokayoke.runtime.decisions import turn_writes
 
 
@@ -47,6 +47,12 @@ def turn_switch(desk: PageDesk, request: Request) -> Response:
 def _show_form(desk: PageDesk, request: Request, scope: str, *, problem: str = "", status: int = 200) -> Response:
     switches, rates = desk.reads.board()
     health = describe_tools(switches, rates, desk.now())
+    writers: tuple[str, ...] = ()
+    if desk.sources.steps is not None and scope != ALL_TOOLS:
+        try:
+            writers = desk.sources.steps.find_writers(scope)
+        except PokayokeError as error:
+            problem = problem or f"The locked contracts cannot be read: {error}."
     found = next((one for one in health if one.tool == scope), ToolHealth(scope, "closed", 0, 0, None))
     return desk.render(
         request,
@@ -55,6 +61,7 @@ def _show_form(desk: PageDesk, request: Request, scope: str, *, problem: str = "
         title="Kill switch",
         pulse=desk.read_pulse(),
         tool=found,
+        writers=writers,
         is_known=scope == ALL_TOOLS or any(one.tool == scope for one in health),
         is_all=scope == ALL_TOOLS,
         problem=problem,
