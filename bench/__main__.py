@@ -6,14 +6,13 @@ import argparse
 import importlib
 import importlib.metadata
 import json
-import math
 import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from bench.goal import Goal
+from bench.goal import Goal, format_goal
 from bench.measure import QUICK, Effort
 from bench.place import Place, temporary_folder
 
@@ -45,14 +44,6 @@ PARTS = {
     "dashboard": "dashboard.pages",
 }
 LIBRARIES = ("orjson", "msgspec", "jiter", "jsonschema-rs", "json-repair", "jsonschema", "langchain-core")
-
-
-def format_goal(goal: Goal) -> str:
-    if goal.value is None:
-        return f"  {goal.id:4} {goal.title:68}        -  {goal.note}"
-    bound = "" if math.isinf(goal.required) else f"{'<=' if goal.most else '>='} {goal.required:g} ({goal.stretch:g})"
-    mark = "" if math.isinf(goal.required) else "ok" if goal.is_met else "MISSED"
-    return f"  {goal.id:4} {goal.title:68} {goal.value:8.2f}  {bound:14} {mark:6}  {goal.note}"
 
 
 def run_part(part: str, place: Place, effort: Effort) -> Iterator[Goal]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -36,3 +37,11 @@ class Goal:
 
 def format_us(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us"
+
+
+def format_goal(goal: Goal) -> str:
+    if goal.value is None:
+        return f"  {goal.id:4} {goal.title:68}        -  {goal.note}"
+    bound = "" if math.isinf(goal.required) else f"{'<=' if goal.most else '>='} {goal.required:g} ({goal.stretch:g})"
+    mark = "" if math.isinf(goal.required) else "ok" if goal.is_met else "MISSED"
+    return f"  {goal.id:4} {goal.title:68} {goal.value:8.2f}  {bound:14} {mark:6}  {goal.note}"

@@ -65,10 +65,12 @@ def ray_cluster():
     """A Ray cluster on this machine, as above."""
     ray = pytest.importorskip("ray", reason="Ray has an environment of its own: make ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    try:
-        yield "ray", find_ray_workers
-    finally:
-        ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)  # where `ray` is for other processes
+        try:
+            yield "ray", find_ray_workers
+        finally:
+            ray.shutdown()
 
 
 def find_ray_workers():
@@ -167,24 +169,33 @@ def test_what_a_worker_lacks_is_named(cluster, tmp_path, monkeypatch):
     fail(pack_job(two_sets()), "Install the same versions on both")
 
 
+def run_command(folder, *words):
+    """Run the command line in a folder."""
+    command = [sys.executable, "-m", "pokayoke.cli", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False, text=True)
+
+
 def test_the_commands_work_on_a_cluster(cluster, tmp_path):
     """`replay --on` and `learn --on` print what they print without it."""
-    if cluster[0] == "ray":
-        pytest.skip("the address of a cluster that a test started is known to that test alone")
     write_rows(tmp_path / "r.jsonl", shop_rows(100))
     (tmp_path / "c.json").write_text(json.dumps([one.to_mapping() for one in shop()]))
-    for words in (
-        ["replay", f"{tmp_path}/r.jsonl", "--contracts", "c.json", "--json"],
-        ["learn", f"{tmp_path}/r.jsonl"],
-    ):
-        here, there = (
-            subprocess.run(
-                [sys.executable, "-m", "pokayoke.cli", *words, *more], cwd=tmp_path, capture_output=True, check=False
-            )
-            for more in ((), ("--on", cluster[0]))
-        )
+    name = str(tmp_path / "r.jsonl")
+    for words in (["replay", name, "--contracts", "c.json", "--json"], ["learn", name]):
+        here, there = (run_command(tmp_path, *words, *more) for more in ((), ("--on", cluster[0])))
         assert (there.returncode, there.stdout) == (here.returncode, here.stdout), there.stderr
         assert here.stdout
+
+
+def test_a_lost_part_is_exit_code_1(cluster, tmp_path):
+    """A line that kills its workers is told with its file and bytes; the other file is scored, and the code is 1."""
+    row = {"tool": "create_order", "arguments": {"sku": "S", "amount": 1}, "output": {}}
+    good = write_rows(tmp_path / "good.jsonl", [row] * 50)
+    bad = write_rows(tmp_path / "bad.jsonl", [{**row, "arguments": {"sku": "poison"}}])
+    words = ["--contracts", "poisoned_tools:tools", "--on", cluster[0], "--json"]
+    clean, lossy = run_command(tmp_path, "replay", good, *words), run_command(tmp_path, "replay", good, bad, *words)
+    assert (clean.returncode, lossy.returncode) == (0, 1), (clean.stderr, lossy.stderr)
+    assert json.loads(lossy.stdout)["calls"] == 50
+    assert f"{bad}: left out bytes 0 to {os.path.getsize(bad)}: every worker that had this part died" in lossy.stderr
 
 
 def test_a_part_that_kills_its_workers_is_left_out(cluster, tmp_path):

@@ -39,28 +39,25 @@ def two_sets():
 
 
 def shop_rows(number):
-    """Calls of every kind: good and bad ones, cut lines, invented tools, three hundred different failures."""
-    rows = []
+    """Yield calls of every kind: good and bad ones, cut lines, invented tools, three hundred different failures."""
     for n in range(number):
         good = {"sku": "S", "amount": n % 120}
-        rows.append(
-            {"tool": "create_order", "arguments": good, "output": {"id": str(n)}, "truth": good, "run": str(n // 9)}
-        )
+        yield {"tool": "create_order", "arguments": good, "output": {"id": str(n)}, "truth": good, "run": str(n // 9)}
         if n % 5 == 0:
             word = "".join(chr(97 + n * 7 // 26**place % 26) for place in range(3))
-            rows.append({"tool": "find", "arguments": '{"q": "x"}', "output": f"Error: no {word} here"})
+            yield {"tool": "find", "arguments": '{"q": "x"}', "output": f"Error: no {word} here"}
         if n % 7 == 0:
-            rows.append({"tool": "create_order", "arguments": '{"sku": "S", "amount": "3",}', "output": {"id": n}})
+            yield {"tool": "create_order", "arguments": '{"sku": "S", "amount": "3",}', "output": {"id": n}}
         if n % 11 == 0:
-            rows.append({"tool": f"make_{n % 300}", "arguments": {}})
+            yield {"tool": f"make_{n % 300}", "arguments": {}}
         if n % 501 == 5:
-            rows.append("{cut")
-    return rows
+            yield "{cut"
 
 
 def write_rows(path, rows):
     """Write JSON Lines; a text is written as it is. Return the name of the file."""
-    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
+    with path.open("w") as file:
+        file.writelines((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows)
     return str(path)
 
 
