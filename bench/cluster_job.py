@@ -30,7 +30,7 @@ def main() -> None:
         def tell(read: int, calls: int) -> None:
             nonlocal is_first
             if is_first:
-                print("first", flush=True)
+                print("first", file=sys.__stdout__, flush=True)
             is_first = False
 
         lost = run(engine, score_part, parts, Merger(score, tell))

@@ -70,13 +70,13 @@ class Replays:
             child.stdout.readline()
             if kill:
                 cluster.kill_worker()
-            told = child.stdout.read()  # Ray adds lines of its own
+            told = child.stdout.read()
             _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             raise subprocess.CalledProcessError(child.returncode, words)
         cpu = used.ru_utime + used.ru_stime + (meter.seconds if meter else 0.0)
-        took = Took(**json.loads(told.splitlines()[-1]), cpu=cpu, report=target.read_bytes())
+        took = Took(**json.loads(told), cpu=cpu, report=target.read_bytes())
         print(
             f"  {label:34} {took.parts:6,} parts {took.calls:9,} calls {took.wall:7.1f} s {took.cpu:7.1f} s CPU "
             f"{took.peak:6.0f} MB {took.lost} lost",

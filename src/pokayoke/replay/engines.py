@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from typing import Any, Final
 
 import msgspec
@@ -229,11 +229,12 @@ def _open_ray(address: str, job: bytes) -> Generator[Engine]:
             f"--on {address}: no Ray cluster answers: {type(error).__name__}: {error}. Start one: ray start --head"
         ) from error
     lost = (failures.WorkerCrashedError, failures.NodeDiedError, failures.OutOfMemoryError)
-    try:
-        yield Engine(_RayExecutor(ray.remote), shared, max(1, workers), lost, is_remote=True)
-    finally:
+    with ExitStack() as stack:
+        # Ray prints to stdout that a worker died, whatever it is told about logs: it would stand before a report.
+        stack.enter_context(redirect_stdout(sys.stderr))
         if is_ours:
-            ray.shutdown()
+            stack.callback(ray.shutdown)
+        yield Engine(_RayExecutor(ray.remote), shared, max(1, workers), lost, is_remote=True)
 
 
 class _RayExecutor(Executor):
