@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -229,9 +229,10 @@ class TraceIndex:
 
     def calls(self, run_id: str | None, page: RunPage) -> list[TracedCall]:
         """Return a page of the calls of a run, the first first; of a tool without a run, the latest first."""
-        conditions: list[str] = ["run_id <> ''"]  # as above
+        # A plus keeps SQLite from the index of a column: that of the tool would lead through all of its calls.
+        conditions: list[str] = ["+run_id <> ''"]
         values: list[Any] = []
-        for name, value in (("run_id", run_id), ("tool", page.tool or None)):
+        for name, value in (("run_id", run_id), ("tool" if run_id is None else "+tool", page.tool or None)):
             if value is not None:
                 conditions.append(f"{name} = ?")
                 values.append(value)
@@ -537,21 +538,6 @@ class _Growth:
             add[tool, "us", str(_class_of(found.us))] += 1
 
 
-def find_percentile(classes: Counter[str], share: float) -> int | None:
-    """Return the upper bound of the class in which a share of the durations ends, in microseconds; None without any.
-
-    Args:
-        classes: durations by the upper bound of their class, as `TraceIndex.figures` returns them.
-        share: such as 0.95.
-    """
-    total, seen = classes.total(), 0
-    for bound in sorted(map(int, classes)):
-        seen += classes[str(bound)]
-        if seen >= share * total:
-            return bound
-    return None
-
-
 def _find_file(connection: sqlite3.Connection, path: Path, opened: BinaryIO) -> tuple[int, int]:
     """Return the number of a file and how much of it is indexed; a file that was cut off begins anew."""
     now, start = os.fstat(opened.fileno()), opened.read(_HEAD)
@@ -611,11 +597,3 @@ def _cache_folder(folder: Path | None) -> Path:
     except OSError:
         return Path(tempfile.mkdtemp(prefix="pokayoke-"))
     return wanted if os.access(wanted, os.W_OK) else Path(tempfile.mkdtemp(prefix="pokayoke-"))
-
-
-def sum_counts(found: Iterable[Counter[str]]) -> Counter[str]:
-    """Return counts added up."""
-    total: Counter[str] = Counter()
-    for one in found:
-        total.update(one)
-    return total

@@ -114,10 +114,7 @@ def reconcile(
         report.print_differences()
         if undoer is not None:
             undoer.undo_all(plan, report, ledger)
-        _note_doubts(ledger, report.doubts, by or "pokayoke")
-        ledger.note(
-            AuditEntry(current_time(), "reconciled", tool or "*", by or "pokayoke", data=report.as_audit_data())
-        )
+        _note_result(ledger, report, tool or "*", by or "pokayoke")
     report.print_totals()
     if report.open:
         raise typer.Exit(1)
@@ -134,13 +131,14 @@ def _open_ledger(store: str | None, tool: str | None) -> Generator[Store]:
         yield ledger
 
 
-def _note_doubts(ledger: Store, doubts: list[Comparison], by: str) -> None:
-    """Keep beside each doubt what the business shows of it, for whoever settles it. What is known is not said again."""
-    for one in doubts:
+def _note_result(ledger: Store, report: ReconcileReport, tool: str, by: str) -> None:
+    """Keep the result, and beside each doubt what the business shows of it. What is known is not said again."""
+    for one in report.doubts:
         data = {"rows": [{"reference": row.reference, "amount": row.amount} for row in one.rows[:_MOST_ROWS]]}
         known = ledger.audit_lines(AuditFilter(("compared",), (one.key,), limit=1))
         if not known or known[0].data != data:
             ledger.note(AuditEntry(current_time(), "compared", one.key, by, one.reason, data))
+    ledger.note(AuditEntry(current_time(), "reconciled", tool, by, data=report.as_audit_data()))
 
 
 class ReconcileReport:

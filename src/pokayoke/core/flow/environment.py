@@ -36,7 +36,7 @@ class RunView(Protocol):
         ...
 
     @property
-    def wanted(self) -> str:
+    def user_text(self) -> str:
         """The user's own words in this turn, cut; "" if the host did not say them."""
         ...
 

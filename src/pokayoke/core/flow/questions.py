@@ -51,7 +51,7 @@ def build_approval(
         marks=contract.redact,
         why=_describe_sources(prepared, contract, env),
         approvers=approvers,
-        wanted=env.view.wanted,
+        wanted=env.view.user_text,
     )
 
 
@@ -83,7 +83,7 @@ def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironmen
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         kind="output",
         marks=contract.redact,
-        wanted=env.view.wanted,
+        wanted=env.view.user_text,
     )
 
 

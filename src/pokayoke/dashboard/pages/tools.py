@@ -19,7 +19,7 @@ from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE
 from pokayoke.core.versions.lock import ContractLock, LockEntry, ToolLock, describe_versions
 from pokayoke.dashboard.desk import PageDesk, VersionComparison, build_link, page_state
 from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
-from pokayoke.dashboard.trace_index import RunPage, TraceIndex, find_percentile, sum_counts
+from pokayoke.dashboard.trace_index import RunPage, TraceIndex
 from pokayoke.errors import PokayokeError
 from pokayoke.runtime.versions.lock_file import read_lock
 
@@ -212,10 +212,25 @@ def _as_figures(found: dict[str, Counter[str]]) -> ToolFigures:
         found.get("refusal", Counter()),
         found.get("fix", Counter()),
         found.get("monitored", Counter()),
-        sum_counts([found.get("version", Counter())]),
+        found.get("version", Counter()),
         find_percentile(times, 0.5),
         find_percentile(times, 0.95),
     )
+
+
+def find_percentile(classes: Counter[str], share: float) -> int | None:
+    """Return the upper bound of the class in which a share of the durations ends, in microseconds; None without any.
+
+    Args:
+        classes: durations by the upper bound of their class, as `TraceIndex.figures` returns them.
+        share: such as 0.95.
+    """
+    total, seen = classes.total(), 0
+    for bound in sorted(map(int, classes)):
+        seen += classes[str(bound)]
+        if seen >= share * total:
+            return bound
+    return None
 
 
 def _read_lock(desk: PageDesk) -> tuple[ContractLock, str]:

@@ -43,7 +43,7 @@ from pokayoke.runtime.threads.coroutines import run_in_thread
 from pokayoke.stores.base import Store
 from pokayoke.stores.operations import propose_operation
 
-MOST_WANTED: Final = 500
+MOST_USER_TEXT: Final = 500
 """Characters of the user's text that a question to a person shows."""
 
 StateChange = Callable[[RunState], RunState]
@@ -66,7 +66,7 @@ class RunMemory:
         written: what it has written, for the note of a shortened history.
         texts: long texts that were put aside.
         values: where its values come from.
-        wanted: the beginning of the user's text in this turn.
+        user_text: the beginning of the user's text in this turn.
         unsaved: what kind of failure kept the store from knowing all this, or None if it knows.
     """
 
@@ -76,7 +76,7 @@ class RunMemory:
         """Go on from `state`. Only a run the host has named may have been open before."""
         self.state, self.tenant = state, tenant
         self.rounds = TurnHistory()
-        self.wanted = ""
+        self.user_text = ""
         self.tokens = TokenCounter()
         if state.tokens:
             self.tokens.report(state.tokens)
@@ -194,7 +194,7 @@ class RunMemory:
     def begin_turn(self, text: str, message_id: str | None) -> None:
         """Begin the user's next turn, unless this message belongs to the present one."""
         self.values.add_words(text)
-        self.wanted = text[:MOST_WANTED].encode("utf-8", "replace").decode()
+        self.user_text = text[:MOST_USER_TEXT].encode("utf-8", "replace").decode()
         asked, ident = text_digest(text), None if message_id is None else text_digest(message_id)
         if is_same_turn(self.state, asked, ident):
             return
