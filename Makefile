@@ -106,7 +106,7 @@ lock: ## rewrite requirements/*.lock and requirements/frameworks/*.lock (ARGS=--
 	$(COMPILE) $(EXTRAS) --group test --group browser -c requirements/dev.lock -o requirements/browser.lock --no-annotate
 	$(COMPILE) --extra dashboard -c requirements/dev.lock -o requirements/runtime.lock --no-annotate
 	$(COMPILE) --group release -c requirements/dev.lock -o requirements/release.lock --no-annotate
-	$(COMPILE) --group site -c requirements/dev.lock -o requirements/site.lock --no-annotate
+	$(COMPILE) --extra urls --group site -c requirements/dev.lock -o requirements/site.lock --no-annotate
 	@$(PYTHON) -m tools.environments --lock $(ARGS)
 
 clean: ## remove the virtual environment and every cache
