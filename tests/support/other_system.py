@@ -156,8 +156,8 @@ def _ignore_modes():
 
     def stat(*args, **kwargs):
         found = real(*args, **kwargs)
-        names = [name for name in dir(found) if name.startswith("st_")]
-        return os.stat_result((found.st_mode | 0o666, *found[1:]), {name: getattr(found, name) for name in names[10:]})
+        more = {name for name in dir(found) if name.startswith("st_")} - set(found.__match_args__)
+        return os.stat_result((found.st_mode | 0o666, *found[1:]), {name: getattr(found, name) for name in more})
 
     os.stat = stat
 
