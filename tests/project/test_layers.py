@@ -8,11 +8,12 @@ import sys
 import pytest
 from source import MODULES, imports, module_of, name, tree
 
-# errors <- core <- system <- stores, replay <- runtime <- adapters, gateway, dashboard, testing, dropin <- demo <- cli
+# errors <- core <- system, code_pages <- stores, replay <- runtime <- adapters, gateway, dashboard, testing, dropin <- demo <- cli
 RANK = {
     "errors": 0,
     "core": 1,
     "system": 2,
+    "code_pages": 2,
     "stores": 3,
     "runtime": 4,
     "replay": 3,

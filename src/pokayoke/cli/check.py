@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pokayoke.cli.output import as_json, choose_painter, escape_text, print_data, print_message
+from pokayoke.cli.output import as_json, choose_painter, escape_text, print_code_pages, print_data, print_message
 from pokayoke.cli.sources import LoadedSources, SourceProblem, read_sources, unknown_name_problems
 from pokayoke.core.call import ToolCall, Verdict
 from pokayoke.core.catalogue.unknown_names import unknown_names
@@ -204,3 +204,4 @@ def _print_verdict(verdict: Verdict) -> None:
         )
         if finding.hint:
             print_data(f"  to the model {escape_text(finding.hint)}")
+    print_code_pages(finding.code for finding in verdict.findings)

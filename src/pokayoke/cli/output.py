@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pokayoke.code_pages import find_code_pages
 from pokayoke.core.text.visible import make_visible
 from pokayoke.runtime.trace.line import escape_controls
 
@@ -84,6 +85,11 @@ def print_section(title: str, rows: Sequence[Sequence[object]]) -> None:
         print_data(f"{title}:")
         for line in format_table(rows):
             print_data(f"  {line}")
+
+
+def print_code_pages(codes: Iterable[str]) -> None:
+    """Print what finding codes mean and where they are explained; nothing for words that are no code."""
+    print_section("codes", [(page.code, page.meaning, page.place) for page in find_code_pages(codes)])
 
 
 def print_listing(heads: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str | None]) -> None:

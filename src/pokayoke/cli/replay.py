@@ -18,6 +18,7 @@ from pokayoke.cli.output import (
     escape_text,
     format_count,
     format_table,
+    print_code_pages,
     print_data,
     print_message,
     print_section,
@@ -241,6 +242,7 @@ def _print_summary(shown: dict[str, Any]) -> None:
         ):
             print_section(title, [(f"{number:,}", code) for code, number in counts.items()])
         print_section("to look at", _example_rows(one))
+        print_code_pages([*one["refusals"], *one["faults"]])
     print_section(
         "differences", [(f"{x['count']:,}", x["way"], ", ".join(x["tools"])[:_WIDTH]) for x in shown["changes"]]
     )

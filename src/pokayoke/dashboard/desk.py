@@ -20,6 +20,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from pokayoke.code_pages import find_code_page
 from pokayoke.core.redaction.redactor import Redactor
 from pokayoke.dashboard import trend, words
 from pokayoke.dashboard.gate import RequestState, request_state
@@ -168,6 +169,7 @@ class PageDesk:
             "count": words.show_count,
             "share": words.show_share,
             "us": words.show_microseconds,
+            "code_page": find_code_page,
         }
         shared: dict[str, Any] = {"trend": trend, "navigation": NAVIGATION}
         self._templates.globals.update(shared)

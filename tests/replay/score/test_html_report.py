@@ -57,7 +57,7 @@ def page_of(texts, compare=True):
 TAGS = {"html", "head", "meta", "link", "title", "style", "body", "main", "h1", "h2", "h3", "p", "code", "div", "span", "b", "svg", "circle",
         "rect", "table", "thead", "tbody", "tr", "td", "th", "ul", "li", "i", "details", "summary", "pre"}  # fmt: skip
 ATTRIBUTES = {"lang", "charset", "http-equiv", "content", "name", "rel", "href", "class", "role", "aria-label", "aria-hidden", "viewbox",
-              "preserveaspectratio", "height", "width", "x", "y", "cx", "cy", "r", "transform", "stroke-dasharray", "data-name"}  # fmt: skip
+              "preserveaspectratio", "height", "width", "x", "y", "cx", "cy", "r", "transform", "stroke-dasharray", "data-name", "title"}  # fmt: skip
 
 
 class Page(html.parser.HTMLParser):

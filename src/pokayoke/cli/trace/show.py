@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from pokayoke.cli.options import format_time
-from pokayoke.cli.output import as_json, choose_painter, escape_text, format_count, print_data
+from pokayoke.cli.output import as_json, choose_painter, escape_text, format_count, print_code_pages, print_data
 from pokayoke.core.json.values import is_object
 from pokayoke.replay.run_rows import CallRow, Row, RunMark
 
@@ -59,6 +59,7 @@ def print_rows(run_id: str, rows: Sequence[Row], chosen: Sequence[Row], *, json:
         print_data(paint(_head(row), _MARKS[row.ok]))
         for label, value in _details(row):
             print_data(f"    {label:<10} {escape_text(value, limit=_LONGEST)}")
+    print_code_pages(str(one.get("code")) for row in chosen if isinstance(row, CallRow) for one in row.findings)
 
 
 def _fields(row: Row) -> dict[str, Any]:

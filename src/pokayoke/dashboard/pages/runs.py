@@ -12,6 +12,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pokayoke.code_pages import find_code_pages
 from pokayoke.core.json.values import is_object
 from pokayoke.dashboard import words
 from pokayoke.dashboard.desk import PageDesk, build_link
@@ -111,6 +112,7 @@ def show_event(desk: PageDesk, request: Request) -> Response:
         places=places,
         problems=problems,
         steps=steps,
+        codes=find_code_pages(str(one.get("code")) for row in rows if isinstance(row, CallRow) for one in row.findings),
         limit=limit,
         is_cut=any(payload.endswith("…") for _, _, payload in steps),
     )

@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from pokayoke.code_pages import find_code_page
 from pokayoke.core.text.neutralise import INVISIBLE
 from pokayoke.core.text.neutralise import escape_character as visible
 
@@ -74,6 +75,16 @@ def html_report(shown: dict[str, Any]) -> str:
 def _escape_text(value: Any) -> str:
     r"""Return anything as text of the page: markup escaped, invisible and reordering characters made visible."""
     return escape(_UNSAFE.sub(lambda found: visible(found[0]), str(value)))
+
+
+def _render_code(code: str) -> str:
+    """Return a finding code with what it means; a link to its page where its address is known."""
+    page = find_code_page(code)
+    if page is None:
+        return f"<code>{_escape_text(code)}</code>"
+    if page.is_address:
+        return f'<a href="{_escape_text(page.place)}" title="{_escape_text(page.meaning)}"><code>{code}</code></a>'
+    return f'<code title="{_escape_text(f"{page.meaning}: {page.place}")}">{code}</code>'
 
 
 def _render_head(shown: dict[str, Any]) -> str:
@@ -176,7 +187,7 @@ def _render_coverage(coverage: dict[str, Any]) -> str:
         f'<td class="wide">{draw_bar([("seen", seen, "plain")], whole=of)}</td></tr>'
         for name, seen, of in rows
     )
-    codes = ", ".join(f"<code>{_escape_text(code)}</code> {number:,}" for code, number in coverage["codes"].items())
+    codes = ", ".join(f"{_render_code(code)} {number:,}" for code, number in coverage["codes"].items())
     never = f'<p class="dim">Never called: {", ".join(map(_escape_text, tools["never"]))}</p>' if tools["never"] else ""
     return f'<h2>Coverage</h2><table>{cells}</table>{never}<p class="dim">Findings seen: {codes or "none"}</p>'
 
@@ -204,7 +215,7 @@ def _render_table(tools: list[dict[str, Any]]) -> str:
 
 def _render_details(tool: dict[str, Any]) -> str:
     counts = [
-        f"{title} {', '.join(f'{_escape_text(code)} {number:,}' for code, number in tool[key].items())}"
+        f"{title} {', '.join(f'{_render_code(code)} {number:,}' for code, number in tool[key].items())}"
         for title, key in (("refused:", "refusals"), ("invalid:", "faults"))
         if tool[key]
     ]
