@@ -160,7 +160,7 @@ class PageDesk:
         loader = jinja2.PackageLoader("pokayoke.dashboard")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
         self._templates.trim_blocks = self._templates.lstrip_blocks = True
-        self._templates.filters |= {
+        filters: dict[str, Any] = {
             "text": words.show_text,
             "lines": words.show_lines,
             "json": words.show_json,
@@ -171,6 +171,7 @@ class PageDesk:
             "us": words.show_microseconds,
             "code_page": find_code_page,
         }
+        self._templates.filters.update(filters)
         shared: dict[str, Any] = {"trend": trend, "navigation": NAVIGATION}
         self._templates.globals.update(shared)
 
