@@ -25,7 +25,7 @@ def test_a_command_that_a_page_names_exists(page, words):
     del page
     command = typer.main.get_command(build_app())
     known = {"--help"}
-    for word in words.split():
+    for word in words.partition(" -- ")[0].split():
         if hasattr(command, "commands") and word in command.commands:
             command = command.commands[word]
             known |= {name for option in command.params for name in option.opts}
