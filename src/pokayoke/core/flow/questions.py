@@ -51,7 +51,7 @@ def build_approval(
         marks=contract.redact,
         why=_describe_sources(prepared, contract, env),
         approvers=approvers,
-        wanted=env.view.user_text,
+        wanted=env.redact(env.view.user_text, contract.redact, prepared.dumped or b"{}"),
     )
 
 
@@ -83,7 +83,7 @@ def build_review(prepared: PreparedCall, contract: Contract, env: CallEnvironmen
         expires_at=env.now + env.snapshot.policy.approvals.expires_seconds,
         kind="output",
         marks=contract.redact,
-        wanted=env.view.user_text,
+        wanted=env.redact(env.view.user_text, contract.redact, prepared.dumped or b"{}"),
     )
 
 

@@ -23,6 +23,8 @@ from pokayoke.gateway.stdio.server_link import ServerLink
 _TICK: Final = 0.25
 _GRACE: Final = 2.0
 _MOST_NOTES: Final = 200
+# Windows has no hang-up.
+_ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 FAILED: Final = 2
 """Exit code of a server that ended before it said anything."""
 
@@ -75,7 +77,7 @@ def run_gateway(
         threading.Thread(target=_keep_time, args=(conversation, gone), name="pokayoke-clock", daemon=True),
         threading.Thread(target=_read_client, args=(client_input, settings, conversation, gone), daemon=True),
     ]
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _ENDING_SIGNALS:
         if threading.current_thread() is threading.main_thread():
             signal.signal(number, end_by_signal)
     for thread in threads:
