@@ -111,7 +111,7 @@ def test_a_row_has_a_column_for_each_field(db):
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     }
     assert columns["pokayoke_records"] == set(Record.__struct_fields__)
-    with_arguments = {"marks", "why", "approvers", "first"}
+    with_arguments = {"marks", "why", "approvers", "first", "limits", "wanted"}
     assert columns["pokayoke_approvals"] == set(Approval.__struct_fields__) - {"by"} - with_arguments | {"decider"}
     assert columns["pokayoke_audit"] == {"number", "at", "kind", "subject", "who", "reason", "data"}
 
