@@ -20,7 +20,7 @@ from pokayoke.stores.lists import Pulse
 
 LOOK_SECONDS: Final = 0.5
 _EVENT_SECONDS: Final = 1.0
-_READS_A_SECOND: Final = 3.0
+_READS_A_SECOND: Final = 2.0
 """Of all pages together; beside them the watcher reads twice."""
 _LONGEST_WAIT: Final = 10.0
 """Seconds after which a change is told, whatever pages read."""
