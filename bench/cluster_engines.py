@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,24 +62,31 @@ def start_dask(workers: int, folder: str) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def start_ray(workers: int, folder: str) -> Iterator[Cluster]:
-    port = find_free_port()
+    # Ray takes 127.0.0.1 for an address of the network, which other processes then do not find.
+    address = f"127.0.0.2:{find_free_port()}"
+    host, _, port = address.partition(":")
     ray = [
-        str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address", "127.0.0.1",
-        "--port", str(port), "--num-cpus", str(workers), "--include-dashboard", "false", "--disable-usage-stats",
+        str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address", host,
+        "--port", port, "--num-cpus", str(workers), "--include-dashboard", "false", "--disable-usage-stats",
         "--object-store-memory", "200000000", "--temp-dir", folder,
     ]  # fmt: skip
     with start_processes([ray], folder) as roots:
-        environment = {"RAY_ADDRESS": f"127.0.0.1:{port}"}
-        wait = [sys.executable, "-c", "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR')"]
-        for _ in range(START_SECONDS):
-            if (
-                subprocess.run(wait, env={**os.environ, **environment}, capture_output=True, check=False).returncode
-                == 0
-            ):
-                break
-        else:
-            raise TimeoutError("the Ray cluster does not answer")
-        yield Cluster("ray", environment, roots, b"ray::score_part")
+        wait_for_ray(address)
+        yield Cluster("ray", {"RAY_ADDRESS": address}, roots, b"ray::score_part")
+
+
+def wait_for_ray(address: str) -> None:
+    connect = [sys.executable, "-c", "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR')"]
+    end = time.monotonic() + START_SECONDS
+    while True:
+        done = subprocess.run(
+            connect, env={**os.environ, "RAY_ADDRESS": address}, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return
+        if time.monotonic() > end:
+            raise TimeoutError(f"no Ray cluster answers at {address}: {done.stderr[-1_000:]}")
+        time.sleep(1)
 
 
 ENGINES = {"dask": start_dask, "ray": start_ray}

@@ -99,9 +99,10 @@ def test_a_store_that_looks_before_it_writes_shows_double_effects(trial):
 
 @pytest.mark.parametrize("configuration", [name for name in UNSAFE if name != "check_then_act"])
 def test_a_promise_that_is_not_kept_shows_double_effects(trial, full, configuration):
-    """The kills see a contract that says more than its tool or target does."""
+    """The kills see a contract that says more than its tool or target does, on a busy machine not each time."""
     if not full and configuration in ("dead_but_under_way", "downstream_that_repeats"):
         pytest.skip("POKAYOKE_FULL=1 runs the other controls")
-    lying = {**DISTURBED, "slow": 0.2, "pace": 0.05}  # long enough after its effect that many kills find it there
-    figures = trial(sound=False, store="sqlite", configuration=configuration, keys=120, kills=50, workers=4, **lying)
-    assert figures["double"] > 0
+    # Slow enough after its effect that many kills find it there; a target acts after many a lookup has found nothing.
+    lying = {**DISTURBED, "slow": 1.0, "pace": 0.1}
+    lie = {"sound": False, "store": "sqlite", "configuration": configuration, "keys": 80, "kills": 50, "workers": 4}
+    assert any(trial(**lie, **lying)["double"] > 0 for _ in range(3))
