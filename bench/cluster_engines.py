@@ -61,7 +61,7 @@ def start_dask(workers: int, folder: str) -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
-def start_ray(workers: int, folder: str) -> Iterator[Cluster]:
+def start_ray(workers: int, folder: str, *, client_port: bool = False) -> Iterator[Cluster]:
     # Ray takes 127.0.0.1 for an address of the network, which other processes then do not find.
     address = f"127.0.0.2:{find_free_port()}"
     host, _, port = address.partition(":")
@@ -70,9 +70,13 @@ def start_ray(workers: int, folder: str) -> Iterator[Cluster]:
         "--port", port, "--num-cpus", str(workers), "--include-dashboard", "false", "--disable-usage-stats",
         "--object-store-memory", "200000000", "--temp-dir", folder,
     ]  # fmt: skip
+    outside = f"{host}:{find_free_port()}"
+    if client_port:
+        ray += ["--ray-client-server-port", outside.rpartition(":")[2]]
     with start_processes([ray], folder) as roots:
         wait_for_ray(address)
-        yield Cluster("ray", {"RAY_ADDRESS": address}, roots, b"ray::score_part")
+        on = f"ray://{outside}" if client_port else "ray"
+        yield Cluster(on, {"RAY_ADDRESS": address}, roots, b"ray::score_part")
 
 
 def wait_for_ray(address: str) -> None:

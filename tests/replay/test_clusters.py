@@ -10,11 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from recorded_calls import report, score_local, score_planned, shop, shop_rows, two_sets, write_rows, write_trace
 
+from bench.cluster_engines import start_ray
 from pokayoke.core.contract.contract import Contract
 from pokayoke.errors import ConfigurationError, PokayokeError
 from pokayoke.replay import engines
@@ -73,6 +75,14 @@ def ray_cluster():
             ray.shutdown()
 
 
+@contextlib.contextmanager
+def ray_client_cluster():
+    """A Ray cluster that is reached from outside, by the port for clients."""
+    pytest.importorskip("ray", reason="Ray has an environment of its own: make ray")
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder, start_ray(2, folder, client_port=True) as started:
+        yield started.on, find_ray_workers
+
+
 def find_ray_workers():
     """The processes below this one that work on a part: their titles say so."""
     found = []
@@ -89,7 +99,7 @@ def is_below(pid, parent):
     return pid == parent
 
 
-CLUSTERS = {"dask": dask_cluster, "ray": ray_cluster}
+CLUSTERS = {"dask": dask_cluster, "ray": ray_cluster, "ray-client": ray_client_cluster}
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
@@ -98,6 +108,8 @@ def cluster(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("modules")
     (folder / "poisoned_tools.py").write_text(TOOLS)
     (folder / "lacking_tools.py").write_text(TOOLS)
+    for name in ("poisoned_tools", "lacking_tools"):
+        sys.modules.pop(name, None)  # that of the cluster before
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))  # of the workers
         patch.syspath_prepend(folder)
