@@ -2,7 +2,7 @@
 
 import re
 
-from source import PACKAGE, ROOT, name
+from source import PACKAGE, ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -21,9 +21,10 @@ def test_every_path_it_names_exists():
 
 
 def test_every_room_is_on_the_map():
-    """Every folder of the core has its row or place on the map of the house."""
+    """Every folder of the core has its row or place on the map of the house, and only one."""
     rooms = [path.parent for path in (PACKAGE / "core").glob("*/__init__.py")]
-    assert [name(room) for room in rooms if f"`core/{room.name}/`" not in TEXT] == []
+    places = re.findall(r"`(core/\w+/)`", "".join(re.findall(r"(?m)^\| (`.+?`) \|", TEXT)))
+    assert sorted(places) == sorted(f"core/{room.name}/" for room in rooms)
 
 
 def test_an_errand_needs_three_files():
