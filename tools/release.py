@@ -1,18 +1,24 @@
 """Build what would be published, and look at it: `python -m tools.release`, with requirements/release.lock installed.
 
-A wheel and a source archive in dist/ pass `twine check --strict`; the wheel is installed into a bare environment of
-each interpreter from 3.11 on that this machine has, where a guarded call, the command line and `doctor` run; and what
-such an environment holds is dist/sbom.cdx.json (CycloneDX). Nothing is uploaded.
+A wheel and a source archive in dist/ pass `twine check --strict`, and no link of their description is relative; the
+wheel is installed into a bare environment of each interpreter from 3.11 on that this machine has, where a guarded call,
+the command line and `doctor` run; and what such an environment holds is dist/sbom.cdx.json (CycloneDX). Nothing is
+uploaded.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
+from email import message_from_bytes
 from pathlib import Path
 from typing import Final
+
+from markdown_it import MarkdownIt
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DIST: Final = ROOT / "dist"
@@ -46,6 +52,14 @@ def find_interpreters() -> dict[str, str]:
     return {version: path for version in VERSIONS if (path := found.get(version)) is not None}
 
 
+def relative_links(wheel: Path) -> list[str]:
+    """Return the links and images of a wheel's long description that lead nowhere on a package index."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        text = message_from_bytes(archive.read(name)).get_payload(decode=True).decode()
+    return re.findall(r'(?:href|src)="(?![a-z][a-z0-9+.-]*:)([^"]*)"', MarkdownIt().render(text))
+
+
 def try_wheel(wheel: Path, interpreter: str, folder: Path) -> Path | None:
     """Install a wheel into a bare environment, use it there, and return that environment's interpreter.
 
@@ -72,6 +86,8 @@ def main() -> int:
     for file in built:
         print(f"built     {file.name}, {file.stat().st_size:,} bytes")
     (wheel,) = DIST.glob("*.whl")
+    if dead := relative_links(wheel):
+        raise SystemExit(f"dead on a package index, as README.md links them: {', '.join(dead)}")
     tried = []
     with tempfile.TemporaryDirectory() as folder:
         for version, interpreter in find_interpreters().items():
