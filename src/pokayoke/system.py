@@ -43,7 +43,9 @@ KILLED_CODE: Final[int] = -KILL_SIGNAL if hasattr(signal, "SIGKILL") else KILL_S
 CAN_FORK: Final = hasattr(os, "fork")
 """True if a process can make a copy of itself."""
 CAN_WAIT_FOR_PIPES: Final = hasattr(select, "poll")
-"""True if a read from a pipe can have a deadline."""
+"""True if a read from a pipe, and a write into it, can have a deadline."""
+HAS_PROCESS_GROUPS: Final = hasattr(os, "killpg")
+"""True if a signal reaches a process together with its children."""
 _PROCESS_TABLE: Final = Path("/proc/self/stat")
 
 
@@ -96,35 +98,78 @@ def has_input(fd: int) -> bool:
     """Return True if a read from a socket would not wait."""
     if not CAN_WAIT_FOR_PIPES:
         return bool(select.select([fd], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    return _poll(fd, "POLLIN", 0)
 
 
-def end_session(process: subprocess.Popen[bytes], patience: float) -> None:
+def wait_until_writable(fd: int, patience: float | None) -> bool:
+    """Return True once a pipe takes some bytes. Only where `CAN_WAIT_FOR_PIPES`.
+
+    Args:
+        fd: the descriptor.
+        patience: seconds after which the answer is False; None waits without end.
+    """
+    return _poll(fd, "POLLOUT", None if patience is None else patience * 1_000)
+
+
+def _poll(fd: int, event: str, milliseconds: float | None) -> bool:
+    """Return True once a descriptor is ready; False if that takes too long."""
+    lacking: Any = select  # to the type checker of a system that lacks it
+    poll = lacking.poll()
+    poll.register(fd, getattr(lacking, event))
+    return bool(poll.poll(milliseconds))
+
+
+def find_program(name: str) -> str:
+    """Return what starts a program: where names leave their ending out (`npx` for `npx.cmd`), its whole path."""
+    if "PATHEXT" not in os.environ:  # the endings, which only Windows has
+        return name
+    import shutil  # noqa: PLC0415 - the import of the package needs none of it
+
+    return shutil.which(name) or name
+
+
+def end_session(process: subprocess.Popen[bytes], patience: float, *, grace: float = 0.0) -> None:
     """Wait for a process that began a session of its own, then end it and its children.
 
     Where there are no process groups, its children are left: they see that their input has ended.
 
     Args:
-        process: started with `start_new_session=True`.
+        process: started with `start_new_session=True`, and not waited for yet.
         patience: seconds in which it may end by itself.
+        grace: seconds in which it may end after SIGTERM; 0 sends none.
     """
-    if not hasattr(os, "killpg") or not hasattr(os, "waitid"):
-        until = time.monotonic() + patience
-        while process.poll() is None and time.monotonic() < until:
-            time.sleep(0.01)
-        process.kill()
-    else:
-        # Looked at without releasing the pid: until `wait`, its group cannot belong to another process.
-        until = time.monotonic() + patience
-        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-            if time.monotonic() >= until:
-                break
-            time.sleep(0.01)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, KILL_SIGNAL)
+    if not _wait_for_end(process, patience) and grace:
+        _signal_session(process, signal.SIGTERM)
+        _wait_for_end(process, grace)
+    _signal_session(process, KILL_SIGNAL)  # always: its children may outlive it
     process.wait()
+
+
+def _wait_for_end(process: subprocess.Popen[bytes], patience: float) -> bool:
+    """Return True if a process ends in time."""
+    until = time.monotonic() + patience
+    while not _has_ended(process):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return True if a process has ended; if possible without releasing its pid, which names its group."""
+    lacking: Any = os
+    if not hasattr(lacking, "waitid"):  # Windows, and macOS before Python 3.13: there the signal follows at once
+        return process.poll() is not None
+    how = lacking.WEXITED | lacking.WNOWAIT | lacking.WNOHANG
+    return lacking.waitid(lacking.P_PID, process.pid, how) is not None
+
+
+def _signal_session(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 def weaknesses() -> Iterator[str]:
@@ -149,4 +194,12 @@ def weaknesses() -> Iterator[str]:
     if not CAN_FORK:
         yield "no process can fork here: `replay` uses one process, whatever --jobs says."
     if not CAN_WAIT_FOR_PIPES:
-        yield "pipes have no deadlines here: `learn` cannot ask an MCP server, and reads its saved tools/list answer."
+        yield (
+            "pipes have no deadlines here: `learn` cannot ask an MCP server, and reads its saved tools/list answer; "
+            "and `mcp` notices a server that reads nothing when its --deadline has passed, not after 30 seconds."
+        )
+    if not HAS_PROCESS_GROUPS:
+        yield (
+            "no process groups here: an MCP server is ended alone, at once if it does not end with its input; its "
+            "children end when they see that their input has ended."
+        )

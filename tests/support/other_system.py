@@ -7,6 +7,7 @@ has no drive letters and no other C library; it shows what happens where an abil
 """
 
 import builtins
+import contextlib
 import io
 import os
 import sys
@@ -15,8 +16,17 @@ _FLAGS = ("O_NOFOLLOW", "O_DIRECTORY", "O_NONBLOCK", "O_CLOEXEC", "O_PATH", "O_N
 _CALLS = (
     *("register_at_fork", "fork", "forkpty", "killpg", "waitid", "setsid", "getpgid", "fchmod", "fchown", "chown"),
     *("getuid", "geteuid", "uname", "pread", "pwrite", "statvfs", "fstatvfs", "sched_getaffinity"),
+    *("getgid", "getegid", "getgroups", "getpgrp", "getsid", "setpgid", "lchown", "mkfifo", "mknod", "nice", "openpty"),
+    *("pipe2", "preadv", "pwritev", "readv", "writev", "lockf", "sync", "sysconf", "fdatasync", "fchdir", "ttyname"),
+    *("confstr", "getloadavg", "environb", "getenvb", "wait", "wait3", "wait4"),
 )
-_MODULES = ("fcntl", "pwd", "grp", "resource", "termios")
+_SIGNALS = (
+    *("SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGPIPE", "SIGQUIT", "SIGSTOP", "SIGTSTP"),
+    *("SIGCONT", "SIGWINCH", "pthread_sigmask", "pthread_kill", "setitimer", "alarm", "sigwait", "pause"),
+)
+_MODULES = ("fcntl", "pwd", "grp", "pty", "resource", "syslog", "termios", "tty")
+_LINUX_ONLY = ("O_PATH", "sched_getaffinity", "sched_setaffinity", "waitid", "pidfd_open", "fdatasync", "pipe2")
+"""What macOS lacks; it has `waitid` since Python 3.13."""
 _BINARY = 0o100000  # O_LARGEFILE on Linux, where it changes nothing
 
 
@@ -25,18 +35,43 @@ def main(system, script, *arguments):
     import sysconfig  # noqa: PLC0415 - with the next one: both read files that are named after the system
     import urllib.request  # noqa: PLC0415, F401
 
+    with contextlib.suppress(ImportError):  # compiled for this system, and loaded by the packages of others
+        import psutil  # noqa: PLC0415, F401
+
     sysconfig.get_config_vars()
     real = os.listdir, os.readlink
     _hide_proc()
     sys.platform = {"macos": "darwin", "windows": "other"}[system]
-    for name in ("O_PATH", "sched_getaffinity"):
-        delattr(os, name)
+    _take_away(os, _LINUX_ONLY)
     if system == "windows":
         _become_windows(*real)
     sys.argv = [script, *arguments]
     with open(script, encoding="utf-8") as file:
         code = compile(file.read(), script, "exec")
     exec(code, {"__name__": "__main__", "__file__": script})
+
+
+def _take_away(module, names):
+    for name in names:
+        if hasattr(module, name):  # no system has all of them, and nothing is missing twice
+            delattr(module, name)
+
+
+def _take_away_modules():
+    """Nothing but the packages of others can import what Windows lacks.
+
+    They ask `sys.platform`, which cannot say "win32" here: the standard library itself would follow it.
+    """
+    real = builtins.__import__
+
+    def import_there(name, *rest, **named):
+        importer = (rest[0] if rest else named.get("globals")) or {}
+        is_ours = importer.get("__name__", "").partition(".")[0] == "pokayoke"
+        if name in _MODULES and (is_ours or "site-packages" not in (importer.get("__file__") or "")):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest, **named)
+
+    builtins.__import__ = import_there
 
 
 def _hide_proc():
@@ -64,15 +99,10 @@ def _become_windows(*real):
     import shutil  # noqa: PLC0415 - has looked at the system already
     import signal  # noqa: PLC0415
 
-    for name in ("poll", "epoll"):
-        delattr(select, name)
-    for name in ("SIGKILL", "SIGHUP"):
-        delattr(signal, name)
-    for name in (*_FLAGS, *_CALLS):
-        if hasattr(os, name):
-            delattr(os, name)
-    for name in _MODULES:
-        sys.modules[name] = None
+    _take_away(select, ("poll", "epoll"))
+    _take_away(signal, _SIGNALS)
+    _take_away(os, (*_FLAGS, *_CALLS))
+    _take_away_modules()
     os.O_BINARY = _BINARY
     shutil._use_fd_functions = False
     for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):

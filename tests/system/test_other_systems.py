@@ -2,13 +2,19 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from mcp_lines import LineClient, status
 
-CHILD = Path(__file__).parents[1] / "support" / "other_system.py"
+from pokayoke import system as this_system
+
+SUPPORT = Path(__file__).parents[1] / "support"
+CHILD = SUPPORT / "other_system.py"
 SYSTEMS = pytest.mark.parametrize("system", ["macos", "windows"])
 
 COMMAND = "from pokayoke.cli import main\nmain()\n"
@@ -40,6 +46,32 @@ def run_there(system, folder, body, *arguments, code=0):
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
+
+
+@SYSTEMS
+def test_every_module_can_be_imported(system, tmp_path):
+    """No module needs what the system lacks; the only obstacle is an extra that is not installed."""
+    body = """
+import importlib, json, pathlib, pokayoke
+root = pathlib.Path(pokayoke.__file__).parent
+loaded, missing = [], {}
+for path in sorted(root.rglob("*.py")):
+    if path.stem == "__main__":  # it runs what another module holds
+        continue
+    name = ".".join(("pokayoke", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+    try:
+        importlib.import_module(name)
+    except pokayoke.MissingExtraError as error:
+        missing[name] = str(error)
+    else:
+        loaded.append(name)
+print(json.dumps([loaded, missing]))
+"""
+    loaded, missing = json.loads(run_there(system, tmp_path, body))
+    assert len(loaded) > 400
+    for name, told in missing.items():
+        assert name.startswith("pokayoke.adapters."), told
+        assert re.match(r"'[\w-]+' is not installed\. Run: .*install .*'pokayoke\[", told), told
 
 
 @SYSTEMS
@@ -169,6 +201,7 @@ def test_doctor_names_what_is_weaker_there(system, tmp_path):
     assert [probe["name"] for probe in found["probes"] if not probe["fired"]] == []
     missing = {note.split(" here")[0] for note in found["notes"] if " here" in note}
     windows = {
+        "no process groups",
         "no folder descriptors",
         "no file locks",
         "open files cannot be renamed",
@@ -204,3 +237,74 @@ except ConfigurationError as error:
     assert run_there("windows", tmp_path, body) == (
         "a server cannot be asked on this system. Save its tools/list answer in a file, and name that\n"
     )
+
+
+def has_ended(pid):
+    """Return whether there is no process of this number, or only what is left of one."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@SYSTEMS
+def test_the_gateway_guards_a_server_and_ends_it(system, tmp_path):
+    """A call comes back, a repetition is replayed, and a server that hangs is ended when its client is gone."""
+    script, pid = tmp_path / "script.py", tmp_path / "pid"
+    script.write_text(COMMAND)
+    server = [sys.executable, "-c", f"""
+import os, runpy, sys
+open({str(pid)!r}, "w").write(str(os.getpid()))
+sys.argv = ["server", "hangs", {str(tmp_path / "effects")!r}]
+runpy.run_path({str(SUPPORT / "hostile_mcp_server.py")!r}, run_name="__main__")
+"""]  # fmt: skip
+    with LineClient(sys.executable, str(CHILD), system, str(script), "mcp", "--", *server) as client:
+        client.initialize()
+        assert [status(client.call("look", {"n": 0})) for _ in range(2)] == ["ok", "ok"]
+        assert [status(client.call("act", {"n": 0})) for _ in range(2)] == ["ok", "replayed"]
+        client.send(id=99, method="tools/call", params={"name": "act", "arguments": {"n": 1}})
+    assert client.process.returncode == 0
+    assert has_ended(int(pid.read_text()))
+
+
+def test_a_server_that_reads_nothing_is_ended_where_pipes_have_no_deadlines(tmp_path):
+    """A call that is larger than a pipe is answered when its deadline has passed, and the gateway ends."""
+    script = tmp_path / "script.py"
+    script.write_text(COMMAND)
+    server = [sys.executable, str(SUPPORT / "small_mcp_server.py"), "silent"]
+    with LineClient(
+        sys.executable, str(CHILD), "windows", str(script), "mcp", "--deadline", "1", "--", *server
+    ) as client:
+        assert "error" in client.request("x/large", {"text": "x" * 1_000_000})
+    assert client.process.returncode is not None
+
+
+@SYSTEMS
+def test_a_server_of_the_gateway_for_many_is_ended(system, tmp_path):
+    """A server that does not end with its input answers first, and is gone when its connection is closed."""
+    (tmp_path / "server.py").write_text("""
+import os, sys, time
+sys.stdin.readline()
+print('{"jsonrpc": "2.0", "id": 1, "result": {"pid": %d}}' % os.getpid(), flush=True)
+time.sleep(3600)
+""")
+    body = """
+import anyio, sys
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
+from pokayoke.gateway.servers.process import open_process
+async def main():
+    async with open_process([sys.executable, "server.py"], env={}, cwd="", errlog=None) as (read, write):
+        await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+        print((await read.receive()).message.result["pid"])
+anyio.run(main)
+"""
+    assert has_ended(int(run_there(system, tmp_path, body)))
+
+
+def test_a_program_is_started_by_its_path_where_names_leave_the_ending_out(monkeypatch):
+    """With PATHEXT the whole path is named, if there is one; without it, the name as it is given."""
+    assert this_system.find_program("sh") == "sh"
+    monkeypatch.setenv("PATHEXT", ".CMD;.EXE")
+    assert this_system.find_program("sh") == shutil.which("sh")
+    assert this_system.find_program("no-such-program") == "no-such-program"

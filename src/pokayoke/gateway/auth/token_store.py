@@ -23,7 +23,6 @@ from pokayoke.core.json.values import is_object
 from pokayoke.errors import ConfigurationError, StoreError
 from pokayoke.runtime.files.atomic_file import atomic_write
 from pokayoke.stores.encryption import VARIABLE, Seal, seal_from_environment
-from pokayoke.system import HAS_FILE_MODES
 
 _TABLE: Final = "oauth"
 _SERVICE, _USER = "pokayoke", "gateway-token-key"
@@ -93,7 +92,7 @@ class TokenStore:
     def _write(self, data: bytes) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_write(self._file) as file:
-            if HAS_FILE_MODES:
+            if hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), 0o600)
             file.write(self._seal.seal(data, _TABLE, self._row))
 

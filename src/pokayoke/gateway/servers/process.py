@@ -5,7 +5,7 @@ Out: its messages.
 Never: a line that is read into memory without a limit, or a process that outlives its connection.
 
 The SDK's own transport reads a line of any length. Everything else is as there: a process group of its own, stdin
-closed first, then SIGTERM and SIGKILL for the whole group.
+closed first, then SIGTERM and SIGKILL for the whole group; where there are no groups, the process alone is ended.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
+
+from pokayoke.system import HAS_PROCESS_GROUPS, find_program
 
 _MAX_LINE: Final = 16 * 1024 * 1024
 _EXIT_SECONDS: Final = 2.0
@@ -54,7 +56,11 @@ async def open_process(
         OSError: it cannot be started.
     """
     process = await anyio.open_process(
-        [*command], env={**get_default_environment(), **env}, cwd=cwd or None, stderr=errlog, start_new_session=True
+        [*map(find_program, command[:1]), *command[1:]],
+        env={**get_default_environment(), **env},
+        cwd=cwd or None,
+        stderr=errlog,
+        start_new_session=True,
     )
     found, read = anyio.create_memory_object_stream[Any](0)
     write, given = anyio.create_memory_object_stream[Any](0)
@@ -96,7 +102,11 @@ async def _stop(process: Any) -> None:
     with suppress(*_ENDS):
         await process.stdin.aclose()
     if not await _has_ended(process):
-        await terminate_posix_process_tree(process, _EXIT_SECONDS)
+        if HAS_PROCESS_GROUPS:
+            await terminate_posix_process_tree(process, _EXIT_SECONDS)
+        else:
+            with suppress(ProcessLookupError):
+                process.terminate()
         await _has_ended(process)
     with suppress(*_ENDS):
         await process.stdout.aclose()

@@ -23,6 +23,8 @@ from pokayoke.gateway.stdio.server_link import ServerLink
 _TICK: Final = 0.25
 _GRACE: Final = 2.0
 _MOST_NOTES: Final = 200
+_LONGEST_WAIT: Final = 1.0
+"""Seconds of one wait. Windows calls no handler of a signal inside a wait, so Ctrl-C would be heard never."""
 # Windows has no hang-up.
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 FAILED: Final = 2
@@ -82,7 +84,8 @@ def run_gateway(
             signal.signal(number, end_by_signal)
     for thread in threads:
         thread.start()
-    gone.wait()
+    while not gone.wait(_LONGEST_WAIT):
+        pass
     end = time.monotonic() + _GRACE
     while conversation.is_busy and time.monotonic() < end:  # what the server is about to say need not be in doubt
         time.sleep(0.01)

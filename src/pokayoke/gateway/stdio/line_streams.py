@@ -8,10 +8,11 @@ Never: a line that is held in memory beyond the limit, or a write that waits for
 from __future__ import annotations
 
 import os
-import select
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
+
+from pokayoke.system import CAN_WAIT_FOR_PIPES, wait_until_writable
 
 _PIECE: Final = 1 << 16
 _KEPT: Final = 1 << 12
@@ -106,13 +107,14 @@ class LineWriter:
 
     Args:
         stream: the descriptor.
-        patience: seconds within which the reader takes some bytes; None waits for ever.
+        patience: seconds within which the reader takes some bytes; None, or a system whose pipes have no deadlines,
+            waits for ever.
     """
 
     def __init__(self, stream: int, patience: float | None = None) -> None:
         self._stream, self._patience = stream, patience
         self._lock = threading.Lock()
-        if patience is not None:
+        if patience is not None and CAN_WAIT_FOR_PIPES and hasattr(os, "set_blocking"):
             os.set_blocking(stream, False)
 
     def write_line(self, line: bytes) -> None:
@@ -140,7 +142,5 @@ class LineWriter:
                 data = memoryview(data)[sent:]
 
     def _wait_until_writable(self) -> None:
-        poll = select.poll()
-        poll.register(self._stream, select.POLLOUT)
-        if not poll.poll(None if self._patience is None else self._patience * 1_000):
+        if not wait_until_writable(self._stream, self._patience):
             raise StreamStalledError(f"it reads nothing for {self._patience:g} s")

@@ -8,21 +8,16 @@ Never: a process that is left behind, or one that is waited for without end.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from pokayoke.errors import ConfigurationError
-
-_STEP: Final = 0.01
+from pokayoke.system import end_session, find_program
 
 
 class ServerProcess:
-    """A server that runs in a process group of its own; what it writes to stderr goes to ours.
+    """A server that runs in a process group of its own, where there are groups; what it writes to stderr goes to ours.
 
     Args:
         command: the program and its arguments.
@@ -35,7 +30,7 @@ class ServerProcess:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-                list(command),
+                [*map(find_program, command[:1]), *command[1:]],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
@@ -69,11 +64,7 @@ class ServerProcess:
         self.close_input()
         with self._ending:
             if self._process.returncode is None:
-                if not self._wait(patience):
-                    self._signal(signal.SIGTERM)
-                    self._wait(patience)
-                # The process is not reaped yet, so its group cannot belong to another one. Children may outlive it.
-                self._signal(signal.SIGKILL)
+                end_session(self._process, patience, grace=patience)
             return self._process.wait()
 
     def close(self) -> None:
@@ -81,16 +72,3 @@ class ServerProcess:
         for pipe in (self._input, self._output):
             with contextlib.suppress(OSError):
                 pipe.close()
-
-    def _wait(self, patience: float) -> bool:
-        end = time.monotonic() + patience
-        while True:
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
-                return True
-            if time.monotonic() >= end:
-                return False
-            time.sleep(_STEP)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)

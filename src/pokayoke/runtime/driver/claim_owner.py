@@ -30,7 +30,7 @@ def _name_process(pid: int) -> str:
         started = _start_tick(pid)
     except OSError:
         return ""
-    if started is None:
+    if started is None or not hasattr(os, "uname"):
         return ""
     return _SEPARATOR.join((os.uname().nodename, boot, space, str(pid), started))
 

@@ -66,7 +66,7 @@ def copy_permissions(source: Path, target: Path) -> None:
     """
     status = source.stat()
     given = target.stat()
-    if (status.st_uid, status.st_gid) != (given.st_uid, given.st_gid):
+    if hasattr(os, "chown") and (status.st_uid, status.st_gid) != (given.st_uid, given.st_gid):
         with suppress(PermissionError):
             os.chown(target, status.st_uid, status.st_gid)
     target.chmod(stat.S_IMODE(status.st_mode))

@@ -42,7 +42,8 @@ MAX_RESTARTS = 100
 _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
 _CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY: int = _PATH_ONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | _CLOEXEC
+_NO_FILE: int = getattr(os, "O_DIRECTORY", 0)
+_DIRECTORY: int = _PATH_ONLY | _NO_FILE | _NOFOLLOW | _CLOEXEC
 _CREATED_MODE = 0o666  # before the umask
 _SYS_OPENAT2 = 437
 _AT_FDCWD = -100
@@ -162,7 +163,7 @@ def list_names(root: str, relative: str) -> list[str]:
     """
     if open_method() == "resolve":
         return walk_to(root, relative, lambda _, path: os.listdir(path))  # noqa: PTH208 - names
-    fd = open_fd(root, relative, os.O_RDONLY | os.O_DIRECTORY)
+    fd = open_fd(root, relative, os.O_RDONLY | _NO_FILE)
     try:
         return os.listdir(fd)  # noqa: PTH208 - of a descriptor
     finally:

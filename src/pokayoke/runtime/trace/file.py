@@ -214,12 +214,13 @@ class TraceFile:
 
     def _is_behind_half_a_line(self, size: int) -> bool:
         """Whether the last write, of so many bytes, landed after half a line that another process left there."""
+        if not hasattr(os, "pread"):  # Windows, where a started write is not cut
+            return False
         try:
             before, self._end = self._end, os.lseek(self._fd, 0, os.SEEK_CUR)
             begin = self._end - size
             return begin not in (0, before) and os.pread(self._fd, 1, begin - 1) != b"\n"
-        # It is not readable; or a finalizer has closed it; or on Windows, where a started write is not cut.
-        except (OSError, AttributeError):
+        except OSError:  # it is not readable, or a finalizer has closed it
             return False
 
 
@@ -250,8 +251,10 @@ def _file_identity(found: os.stat_result) -> tuple[int, int]:
 
 def _is_full(fd: int) -> bool:
     """True if not even one block is free. File systems that do not report it count as having space."""
+    if not hasattr(os, "fstatvfs"):
+        return False
     try:
         space = os.fstatvfs(fd)
-    except (AttributeError, OSError):
+    except OSError:
         return False
-    return space.f_blocks > 0 and space.f_bavail == 0
+    return bool(space.f_blocks > 0 and space.f_bavail == 0)
