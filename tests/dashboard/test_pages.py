@@ -5,10 +5,13 @@ import re
 import time
 
 import pytest
+from canaries import NAMED, SHAPES, draw_letters, hits
 from dashboard_site import NOW, Dashboard, ask, check_page, claim, make_invalid
 
+import pokayoke
 from pokayoke.core.state.run_state import step_down_to
 from pokayoke.dashboard.desk import Sources
+from pokayoke.dashboard.trace_index import TraceIndex
 from pokayoke.stores.values import SwitchCommand
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[31m\x00\u2066 {{7*7}} {% raw %}'\""
@@ -90,6 +93,43 @@ async def test_secrets_stay_hidden(store, ann):
         text = (await ann.get(path)).text
         assert "hunter2" not in text
         assert "[redacted]" in text
+
+
+@pytest.mark.parametrize("place", [*NAMED, *SHAPES])
+async def test_no_page_shows_a_canary(store, clock, tmp_path, place):
+    """A secret in arguments, outputs, failures or the user's words is on no page, whatever became of the call."""
+    text, secret = SHAPES[place](draw_letters(place)) if place in SHAPES else (draw_letters(place),) * 2
+    given = {"note": f"see {text}"} if place in SHAPES else NAMED[place](text)
+
+    def pay(**arguments):
+        if arguments["way"] == "raise":
+            raise RuntimeError(f"no: {text}")
+        return {"wrong": text} if arguments["way"] == "damage" else {"id": "p1", "said": text}
+
+    schema = {"type": "object", "properties": {"way": {"type": "string"}, "nip": {}, "note": {}, "more": {}}}
+    output = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+    more = {"output_schema": output, "effect": "write", "redact": ("nip",), "handler": pay}
+    tools = [
+        pokayoke.Contract.from_schema("pay", schema, **more),
+        pokayoke.Contract.from_schema("ask", schema, approval=True, **more),
+    ]
+    trace = TraceIndex(tmp_path / "trace.jsonl", tmp_path / "cache")
+    settings = {"trace": {"path": str(trace.path)}, "retry": {"retries": 0}}
+    guard = pokayoke.Guard(tools, store=store, config=settings, clock=clock)
+    for number, (tool, way) in enumerate(
+        [("ask", "x"), ("pay", "x"), ("pay", "x"), ("pay", "raise"), ("pay", "damage")]
+    ):
+        with guard.run(f"order-{number % 4}", prompt=f"Do it with {text if place in SHAPES else 'it'}.") as run:
+            run.call(pokayoke.ToolCall(f"c{number}", tool, json.dumps({"way": way, **given})))
+    guard.trace.flush()
+    trace.refresh_all()
+    visit = await Dashboard(store, clock, sources=Sources(trace=trace)).sign_in()
+    seen = await crawl(visit)
+    assert sum(path.startswith("/runs/") for path in seen) >= 4
+    assert any(path.startswith("/questions/") for path in seen)
+    pages = {path: answer.content for path, answer in seen.items()}
+    assert b"order-1" in b"".join(pages.values())
+    assert hits(pages, secret) == []
 
 
 @pytest.mark.parametrize(
