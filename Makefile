@@ -25,7 +25,7 @@ test: $(VENV)/.test ## every test that needs only this clone (ROOM=core/intake: 
 	@test -d "tests/$(ROOM)" || { echo "tests/$(ROOM) is no room. Rooms: $(ROOMS)" >&2; exit 2; }
 	$(RUN) -m pytest -m "not conformance and not browser" -n auto --dist loadgroup tests/$(ROOM) $(ARGS)
 
-browser: $(VENV)/.browser ## the dashboard in a real Chromium, which it installs where it may
+browser: $(VENV)/.browser ## the dashboard, and the site if it is built, in a real Chromium, which it installs where it may
 	@$(RUN) -m tools.browser
 	$(RUN) -m pytest -m browser tests/browser $(ARGS)
 

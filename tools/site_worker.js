@@ -26,7 +26,8 @@
       this.inner.document.close();
     }
     postMessage(data) {
-      this.loaded.then(() => this.inner.dispatchEvent(new MessageEvent("message", { data })));
+      const copy = structuredClone(data); // as a worker gets it: what it changes is its own
+      this.loaded.then(() => this.inner.dispatchEvent(new MessageEvent("message", { data: copy })));
     }
     terminate() {
       this.inner.frameElement.remove();
