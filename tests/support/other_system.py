@@ -13,11 +13,11 @@ import os
 import sys
 
 _FLAGS = ("O_NOFOLLOW", "O_DIRECTORY", "O_NONBLOCK", "O_CLOEXEC", "O_PATH", "O_NOCTTY")
-_CALLS = (
+_CALLS = (  # all but `sysconf`, which asyncio calls as soon as it is loaded
     *("register_at_fork", "fork", "forkpty", "killpg", "waitid", "setsid", "getpgid", "fchmod", "fchown", "chown"),
     *("getuid", "geteuid", "uname", "pread", "pwrite", "statvfs", "fstatvfs", "sched_getaffinity"),
     *("getgid", "getegid", "getgroups", "getpgrp", "getsid", "setpgid", "lchown", "mkfifo", "mknod", "nice", "openpty"),
-    *("pipe2", "preadv", "pwritev", "readv", "writev", "lockf", "sync", "sysconf", "fdatasync", "fchdir", "ttyname"),
+    *("pipe2", "preadv", "pwritev", "readv", "writev", "lockf", "sync", "fdatasync", "fchdir", "ttyname"),
     *("confstr", "getloadavg", "environb", "getenvb", "wait", "wait3", "wait4"),
 )
 _SIGNALS = (
