@@ -156,7 +156,7 @@ def locks_of(path) -> tuple[str, ...]:
 
 def test_the_locks_hold_what_the_tests_import():
     """What a test outside of tests/conformance imports is installed by `make test`, or by `make frameworks`."""
-    local = {path.stem for path in TESTS if path.parent not in HOSTS} | {"pokayoke", "tests", "tools"}
+    local = {path.stem for path in TESTS if path.parent not in HOSTS} | {"bench", "pokayoke", "tests", "tools"}
     missing = set()
     for path in TESTS:
         if "conformance" not in path.parts and "typing" not in path.parts:
