@@ -55,7 +55,7 @@ POSTGRES = (
 )
 
 
-def fill_store(store: Store, calls: int, now: float) -> None:
+def fill_store(store: Store, url: str, calls: int, now: float) -> None:
     """Make one effect, and copy it in the database."""
     wish = Claim("0" * 64, "h", "c", "tool_0", "tool_0@1", "run-0", now, 60.0)
     store.admit(AdmissionRequest("run-0", "tool_0", "write", (), now, wish))
@@ -76,7 +76,7 @@ def fill_store(store: Store, calls: int, now: float) -> None:
         f"{each % calls} INSERT INTO pokayoke_records ({', '.join(RECORD_COLUMNS)}) SELECT {chosen} "
         f"FROM pokayoke_records, each WHERE key = '{'0' * 64}'"
     )
-    run_statement(store, sql)
+    run_statement(store, url, sql)
     for number in range(1, QUESTIONS + 1):
         mark = f"{number:064x}"
         store.propose(
@@ -88,12 +88,12 @@ def fill_store(store: Store, calls: int, now: float) -> None:
         store.change_run(f"run-{number}", lambda run: step_down_to(run, "stopped", "loop_detected"))
 
 
-def run_statement(store: Any, sql: str) -> None:
+def run_statement(store: Any, url: str, sql: str) -> None:
     """Run a statement that no operation of a store has."""
     if hasattr(store, "_writer"):
         store._writer.run_work(lambda connection: connection.execute_write(sql))
     else:
-        with __import__("psycopg").connect(store.url) as connection:
+        with __import__("psycopg").connect(url) as connection:
             connection.execute(sql)
             connection.execute("ANALYZE")
 
@@ -236,7 +236,7 @@ def pages(place: Place, effort: Effort) -> Iterator[Goal]:
     url = os.environ.get("POKAYOKE_BENCH_STORE") or f"sqlite:///{place.root}/dashboard.db"
     now = time.time()
     store: Any = pokayoke.open_store(url, create=True)
-    fill_store(store, calls, now)
+    fill_store(store, url, calls, now)
     path = Path(place.root, "trace.jsonl")
     fill_trace(path, calls, now)
     index = TraceIndex(path, Path(place.root, "index"))
