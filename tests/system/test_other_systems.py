@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -240,11 +241,15 @@ except ConfigurationError as error:
 
 
 def has_ended(pid):
-    """Return whether there is no process of this number, or only what is left of one."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+    """Return whether there is soon no process of this number, or only what is left of one."""
+    for _ in range(500):  # a signal that was sent may not have arrived yet
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @SYSTEMS
@@ -300,6 +305,23 @@ async def main():
 anyio.run(main)
 """
     assert has_ended(int(run_there(system, tmp_path, body)))
+
+
+def test_a_server_is_ended_with_its_children_on_macos(tmp_path):
+    """A child that outlives its server is ended with it, although the server's end cannot be seen without `wait`."""
+    body = """
+import subprocess
+from pokayoke.system import end_session
+command = ["sh", "-c", "sleep 3600 & echo $!; exit 3"]
+process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
+child = int(process.stdout.readline())
+process.stdout.close()
+end_session(process, 5.0)
+print(process.returncode, child)
+"""
+    code, child = run_there("macos", tmp_path, body).split()
+    assert code == "3"
+    assert has_ended(int(child))
 
 
 def test_a_program_is_started_by_its_path_where_names_leave_the_ending_out(monkeypatch):
