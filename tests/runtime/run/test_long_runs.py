@@ -64,11 +64,12 @@ def instructions(run, tool, number):
         return trace
 
     wanted = pokayoke.ToolCall(f"valid{number}", tool, json.dumps({"key": number}))
+    before = sys.gettrace()  # coverage may watch
     sys.settrace(trace)
     try:
         outcome = run.call(wanted)
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     assert outcome.status == "ok" or tool == "put", outcome
     return count
 

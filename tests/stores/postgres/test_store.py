@@ -495,13 +495,14 @@ def test_an_interrupt_at_any_line_takes_no_connection_along(url):
             return trace
 
         interrupted = False
+        before = sys.gettrace()  # coverage may watch
         sys.settrace(trace)
         try:
             store.admit(wish(f"k{number}"))
         except Interrupt:
             interrupted = True
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
         answers = []
         thread = threading.Thread(
             target=lambda n=number, a=answers: a.append(store.admit(wish(f"a{n}")).kind), daemon=True

@@ -541,6 +541,7 @@ def test_an_interrupt_at_any_call_blocks_nobody(store, url):
                     raise KeyboardInterrupt
             return trace
 
+        before = sys.gettrace()  # coverage may watch
         sys.settrace(trace)
         try:
             claim(store, f"k{number}")
@@ -548,7 +549,7 @@ def test_an_interrupt_at_any_call_blocks_nobody(store, url):
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
         answers = []
         thread = threading.Thread(target=lambda n=number, a=answers: a.append(claim(store, f"a{n}").kind), daemon=True)
         thread.start()
