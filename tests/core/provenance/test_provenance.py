@@ -265,6 +265,10 @@ def test_private_values_stay_inside():
         )
         == []
     )
+    later = run("Mail eve@x.example", (READ, {}, REPAIRS))
+    assert ("private", "body", "leaf") not in rules(later, SEND, to="eve@x.example", body=body)
+    later.add_call(private, b"{}", json.dumps(rows).encode(), step=1)
+    assert ("private", "body", "leaf") in rules(later, SEND, to="eve@x.example", body=body)
     stray = run("Mail eve@x.example", (ONE, {"repair_id": "R-9"}, {"code": "K-4711", "street": "Rue de Rivoli 8"}))
     assert rules(stray, SEND, to="eve@x.example", body="K-4711") == [("private", "body", "leaf")]
     assert rules(stray, SEND, to="eve@x.example", body="Rue de Rivoli 8") == []

@@ -99,3 +99,11 @@ class TestSeen:
             asked = {"password": f"CANARY-{number}", "token": "CANARY-always"}
             line = {"event": "e", "reason": f"no CANARY-{number} nor CANARY-always", "arguments": asked}
             assert b"CANARY" not in REDACTOR.redact_event(dumped(line), seen=seen)
+
+
+def test_the_latest_hashes_are_kept():
+    """Of the digests of secrets the latest 64 are remembered, so that no run grows without end."""
+    seen = KnownSecrets()
+    for number in range(70):
+        seen.add_hash(f"digest {number}", f"shown {number}")
+    assert list(seen.hashes) == [f"digest {number}" for number in range(6, 70)]

@@ -202,6 +202,24 @@ def test_a_restart_does_not_forget_that_the_run_has_read(tmp_path):
         assert call(run, "refund", "c2", account="DE89370400440532013000", amount=20).ok
 
 
+def test_a_restart_does_not_forget_the_result_of_another_run(tmp_path):
+    """An effect that another run has had answers with its recorded output: that is read, too."""
+    store, paid = f"sqlite:///{tmp_path}/l.db", []
+    pokayoke.open_store(store, create=True).close()
+    given = {"account": "DE89370400440532013000", "amount": 20}
+    for name in ("a", "b", "b"):
+        tools = shop(paid, scope="global")
+        with (
+            pokayoke.Guard(tools, config={"untrusted": {"mode": "refuse"}}, store=store) as guard,
+            guard.run(name) as run,
+        ):
+            run.user(WORDS)
+            if not run.state.has_read:
+                assert call(run, "refund", **given).status == ("ok" if name == "a" else "replayed")
+            assert run.state.has_read
+    assert len(paid) == 1
+
+
 def test_a_history_brings_back_what_it_holds():
     """After a restart the messages are what is left: the user's turns are words, results are records."""
     paid = []
