@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from clishell import json_lines
 from gateway_http import small
 from mcp_lines import OUTCOME, LineClient
 
@@ -95,3 +96,26 @@ def test_the_mode_is_one_switch(tmp_path, mode, refused):
     facts = result["_meta"][OUTCOME]
     assert (facts["status"] == "refused") is refused
     assert refused or "monitored" in facts["findings"]
+
+
+def test_a_tool_that_a_server_lists_otherwise_is_approved_while_the_gateway_runs(tmp_path, shell):
+    """The file is saved from the gateway itself; after the command, the same connection calls the changed tool."""
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"a": small(), "b": small()}}))
+    line = [sys.executable, "-m", "pokayoke", "gateway", str(tmp_path / "servers.json"), "--stdio"]
+    saved = shell("learn", "--mcp", "--save-listing", "approved.json", "-o", "contracts.yaml", "--", *line)
+    assert saved.returncode == 0, saved.stderr
+    approved = json.loads((tmp_path / "approved.json").read_text())["tools"]
+    assert [one["name"] for one in approved] == ["a__echo", "a__add_note", "b__echo", "b__add_note"]
+    then = [{**one, "description": "As it was."} if one["name"] == "b__echo" else one for one in approved]
+    (tmp_path / "approved.json").write_text(json.dumps({"tools": then}))
+    with LineClient(*line, "--approved", str(tmp_path / "approved.json")) as client:
+        client.initialize()
+        shown = client.request("tools/list", within=60)["result"]["tools"]
+        assert [one["name"] for one in shown] == ["a__echo", "a__add_note", "b__add_note"]
+        assert client.call("b__echo", {"text": "hi"})["isError"] is True
+        (waiting,) = json_lines(shell("listings", "list", "--approved", "approved.json", "--json"))
+        assert waiting["entry"] == approved[2]
+        words = ("--hash", waiting["hash"], "--by", "ann", "--reason", "ours")
+        assert shell("listings", "approve", "b__echo", "--approved", "approved.json", *words).returncode == 0
+        assert client.call("b__echo", {"text": "hi"})["content"] == [{"type": "text", "text": "hi"}]
+        assert client.request("tools/list")["result"]["tools"] == approved

@@ -1,6 +1,7 @@
 """The guard behind a conversation: listings, calls, and what comes back."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -10,6 +11,7 @@ from pokayoke.gateway.interceptor import Interceptor, ServerGoneError
 from pokayoke.gateway.listing import ListingSettings
 from pokayoke.gateway.messages.results import LEDGER_KEY, OUTCOME_KEY, RUN_KEY
 from pokayoke.gateway.runs import Caller
+from pokayoke.runtime.versions.approved_listings import ApprovedFile
 
 ORDER = {
     "name": "order",
@@ -197,9 +199,10 @@ def test_a_pinned_entry_is_served_in_place_of_a_changed_one():
     assert play(door, "order", {"n": "no"}, GOOD)[1] is None
 
 
-def test_a_tool_that_nobody_has_approved_is_neither_shown_nor_run():
+def test_a_tool_that_nobody_has_approved_is_neither_shown_nor_run(tmp_path):
     """With an approved listing, what is new waits for an operator."""
-    door = open_interceptor(listing={"approved": [LOOK]})
+    (tmp_path / "approved.json").write_text(json.dumps([LOOK]))
+    door = open_interceptor(listing={"approved": ApprovedFile(tmp_path / "approved.json")})
     assert door.take_listing({"tools": [ORDER, LOOK]}, ME, "legacy")["tools"] == [LOOK]
     assert "approved" in play(door, "order", {"n": 1}, GOOD)[0]["content"][0]["text"]
 

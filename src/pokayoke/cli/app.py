@@ -31,6 +31,7 @@ _COMMANDS: Final = (
     "uninstall",
     "status",
     "mcp",
+    "listings",
     "dashboard",
 )
 

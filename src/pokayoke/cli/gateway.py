@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pokayoke.cli.options import JsonOption, ModeOption, StoreOption, read_guard_config
+from pokayoke.cli.options import (
+    ApprovedOption,
+    JsonOption,
+    ModeOption,
+    StoreOption,
+    open_approved,
+    read_guard_config,
+)
 from pokayoke.cli.output import escape_text, print_data, print_message
 from pokayoke.core.json.dump import dump_compact
 from pokayoke.errors import ConfigurationError, MissingExtraError
@@ -66,6 +73,7 @@ def gateway(
     run: RunOption = "",
     trust_hints: HintsOption = False,
     read: ReadsOption = [],  # noqa: B006 - typer copies it
+    approved: ApprovedOption = None,
     tokens: TokensOption = None,
     new_token: NewTokenOption = "",
     jwt_issuer: IssuerOption = "",
@@ -85,8 +93,8 @@ def gateway(
     if new_token:
         _print_new_token(new_token, as_json)
         return
-    policy = read_guard_config(config, mode)
-    made = _build_gateway(servers, store=store, config=policy, run=run, trust_hints=trust_hints, reads=read)
+    listing = {"trust_hints": trust_hints, "approved": open_approved(approved)}
+    made = _build_gateway(servers, listing, store, read_guard_config(config, mode), run=run, reads=read)
     if _sign_in(made, token_folder, sign_in):
         return
     from pokayoke.gateway.http.gate import Door, require_door  # noqa: PLC0415 - needs the extra
@@ -104,11 +112,11 @@ def gateway(
         issuers=(jwt_issuer,) if jwt_issuer else (),
     )
     require_door(door, host, anybody=no_auth)
-    url = public_url or f"http://{f'[{host}]' if ':' in host else host}:{{}}/mcp"
-    asyncio.run(serve_http(made, door, host, port, ready=lambda found: _announce(url.format(found), as_json)))
+    asyncio.run(serve_http(made, door, host, port, ready=lambda found: _announce(public_url, host, found, as_json)))
 
 
-def _announce(url: str, as_json: bool) -> None:
+def _announce(public_url: str, host: str, port: int, as_json: bool) -> None:
+    url = public_url or f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
     print_data(dump_compact({"url": url}).decode() if as_json else f"listening on {url}")
     sys.stdout.flush()
 
@@ -121,7 +129,7 @@ def _require_extra() -> None:
 
 
 def _build_gateway(
-    servers: Path | None, *, store: str | None, config: Any, run: str, trust_hints: bool, reads: list[str]
+    servers: Path | None, listing: dict[str, Any], store: str | None, config: Any, *, run: str, reads: list[str]
 ) -> GatewaySetup:
     _require_extra()
     if servers is None:
@@ -137,7 +145,7 @@ def _build_gateway(
     entries = read_servers(servers)
     guard = Guard([], store=store, config=config)
     references: References = References()
-    settings = ListingSettings(trust_hints=trust_hints, fields=read_fields({"read": reads}))
+    settings = ListingSettings(fields=read_fields({"read": reads}), **listing)
     return GatewaySetup(
         entries=entries,
         references=references,

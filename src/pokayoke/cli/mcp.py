@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pokayoke.cli.options import ModeOption, StoreOption, read_guard_config
+from pokayoke.cli.options import ApprovedOption, ModeOption, StoreOption, open_approved, read_guard_config
 from pokayoke.errors import ConfigurationError
 from pokayoke.gateway.interceptor import Interceptor
 from pokayoke.gateway.listing import ListingSettings
@@ -28,7 +28,7 @@ def mcp(
     mode: ModeOption = None,
     config: Annotated[Path | None, typer.Option(help="A pokayoke.yaml.")] = None,
     contracts: Annotated[Path | None, typer.Option(help="Contracts that win over what the server lists.")] = None,
-    approved: Annotated[Path | None, typer.Option(help="A saved tools/list answer: other tools are not run.")] = None,
+    approved: ApprovedOption = None,
     drift: Annotated[
         Literal["refuse", "serve"],
         typer.Option(help="A tool listed otherwise than approved: refuse, or serve as it was."),
@@ -64,7 +64,7 @@ def mcp(
     listing = ListingSettings(
         trust_hints=trust_hints,
         fields=fields,
-        approved=None if approved is None else _read_listing(approved),
+        approved=open_approved(approved),
         drift=drift,
         deadline=deadline,
     )
@@ -91,9 +91,3 @@ def _read_fields(path: Path | None) -> dict[str, dict[str, Any]]:
             raise ConfigurationError(f"{path}: {one.contract.name} stands there twice")
         found[one.contract.name] = {key: value for key, value in one.fields.items() if key != "name"}
     return found
-
-
-def _read_listing(path: Path) -> list[dict[str, Any]]:
-    from pokayoke.replay.learn.mcp_listing import read_listing  # noqa: PLC0415 - for who has such a file
-
-    return read_listing(str(path))

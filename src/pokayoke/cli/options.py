@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import typer
@@ -23,6 +23,9 @@ from pokayoke.cli.output import escape_text
 from pokayoke.errors import ConfigurationError, PokayokeError, StoreError
 from pokayoke.stores import open_store
 from pokayoke.stores.base import Store
+
+if TYPE_CHECKING:
+    from pokayoke.runtime.versions.approved_listings import ApprovedFile
 
 StoreOption = Annotated[
     str | None,
@@ -34,6 +37,10 @@ ModeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one line per thing.")]
 ByOption = Annotated[str, typer.Option("--by", help="Who decides this; kept in the audit.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, or how you know; kept in the audit.")]
+ApprovedOption = Annotated[
+    Path | None,
+    typer.Option("--approved", help="Approved listings, such as a saved tools/list answer: no other tool runs."),
+]
 OnOption = Annotated[
     str | None,
     typer.Option("--on", help="Work on a cluster: ray, ray://HOST:PORT, dask://HOST:PORT or tls://HOST:PORT (Dask)."),
@@ -198,3 +205,12 @@ def read_guard_config(path: Path | None, mode: str | None) -> Any:
     from pokayoke.runtime.config.config import load_policy  # noqa: PLC0415 - for this pair of options only
 
     return msgspec.structs.replace(load_policy(path), mode=mode)
+
+
+def open_approved(path: Path | None) -> ApprovedFile | None:
+    """Return the file of `--approved`; None if none is named."""
+    if path is None:
+        return None
+    from pokayoke.runtime.versions.approved_listings import ApprovedFile  # noqa: PLC0415 - for who has such a file
+
+    return ApprovedFile(path)

@@ -279,8 +279,9 @@ class Interceptor:
         call = ToolCall(request_id or f"call-{uuid.uuid4().hex[:12]}", called, _read_arguments(params.get("arguments")))
         contract = self.guard.snapshot.find_contract(called)
         tool = called if contract is None else contract.name
+        reason = self.tools.find_refusal(tool)  # first, as it takes over what was approved meanwhile
         pending = PendingCall(None, call, params, caller, era, tool, self.tools.promises_structure(tool))
-        if (reason := self.tools.find_refusal(tool)) is not None:
+        if reason is not None:
             pending.answer = error_result(reason, era=era)
             return pending
         pending.run = run = self.runs.find_run(params, caller)

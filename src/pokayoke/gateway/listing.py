@@ -10,19 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pokayoke.core.contract.contract import Contract
-from pokayoke.core.json.canonical import canonical_bytes
 from pokayoke.core.json.values import is_object
 from pokayoke.core.text.clip import clip
 from pokayoke.core.versions.contract_diff import contract_changes
+from pokayoke.core.versions.listing_changes import list_changes, promises_of
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.guard.guard import Guard
 
+if TYPE_CHECKING:
+    from pokayoke.runtime.versions.approved_listings import ApprovedFile
+
 Drift = Literal["refuse", "serve"]
 
-_PROMISES: Final = ("title", "description", "inputSchema", "outputSchema", "annotations")
 _MOST_TOOLS: Final = 10_000
 _MOST_CHANGES: Final = 50
 _MOST_CHARACTERS: Final = 1_000
@@ -41,7 +43,8 @@ class ListingSettings:
     Attributes:
         trust_hints: True to believe `readOnlyHint` and the other hints of servers; otherwise every tool is a write.
         fields: fields of contracts by tool, which win over what its server says, one by one.
-        approved: entries that an operator has approved; None approves each tool as it is first listed.
+        approved: the file of approved entries, followed while the gateway runs; None approves each tool as it is
+            first listed.
         drift: what becomes of a tool that is listed otherwise than approved: `refuse` hides it and refuses its calls,
             `serve` goes on with the approved entry.
         deadline: seconds for a call of a tool that has none of its own.
@@ -49,7 +52,7 @@ class ListingSettings:
 
     trust_hints: bool = False
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    approved: Iterable[Mapping[str, Any]] | None = None
+    approved: ApprovedFile | None = None
     drift: Drift = "refuse"
     deadline: float = 300.0
 
@@ -60,6 +63,9 @@ class ToolListing:
     Args:
         guard: gets the contracts.
         settings: how they are made.
+
+    Raises:
+        ConfigurationError: the file of approved entries cannot be used.
     """
 
     def __init__(self, guard: Guard, settings: ListingSettings) -> None:
@@ -68,9 +74,10 @@ class ToolListing:
         self._pinned: dict[str, Mapping[str, Any]] = {}
         self._contracts: dict[str, Contract] = {one.name: one for one in guard.tools}
         self._refused: dict[str, str] = {}
-        self._is_closed = settings.approved is not None
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._problem = ""
         if settings.approved is not None:
-            for entry in settings.approved:
+            for entry in settings.approved.read_entries().values():
                 self._pin(entry)
             self._guard.replace(self._contracts.values())
 
@@ -81,23 +88,35 @@ class ToolListing:
             tools: the entries as the server sent them; what is no entry of a tool is left out.
         """
         shown: list[Any] = []
-        added = False
+        listed: dict[str, dict[str, Any] | None] = {}
         with self._lock:
+            self._follow_approved()
+            added = False
             for entry in tools:
                 if not is_object(entry) or not isinstance(entry.get("name"), str):
                     continue
                 before = len(self._contracts)
                 one = self._take_entry(entry)
+                listed[entry["name"]] = self._waiting.get(entry["name"])
                 added = added or len(self._contracts) != before
                 if one is not None:
                     shown.append(one)
             if added:
                 self._guard.replace(self._contracts.values())
+        self._note_listed(listed)
         return shown
 
     def find_refusal(self, name: str) -> str | None:
-        """Return why a tool may not be called, in words for the model; None if it may."""
-        return self._refused.get(name)
+        """Return why a tool may not be called, in words for the model; None if it may.
+
+        Before it refuses, it looks whether somebody has approved the tool meanwhile.
+        """
+        why, file = self._refused.get(name), self._settings.approved
+        if why is not None and file is not None and file.has_changed():
+            with self._lock:
+                self._follow_approved()
+            why = self._refused.get(name)
+        return why
 
     def promises_structure(self, name: str) -> bool:
         """Return whether a tool's entry has an output schema, so that clients refuse a result without structure."""
@@ -110,26 +129,66 @@ class ToolListing:
         with self._lock:
             return list(self._pinned.values())
 
+    def _follow_approved(self) -> None:
+        """Take over what was approved since the file was read; a file that cannot be used changes nothing."""
+        file = self._settings.approved
+        if file is None or not file.has_changed():
+            return
+        try:
+            entries = file.read_entries()
+        except ConfigurationError as error:
+            self._tell_problem(error)
+            return
+        for name in self._pinned.keys() - entries.keys():
+            del self._pinned[name], self._contracts[name]
+            self._refuse(name, _NOT_APPROVED.format(name))
+        for name, entry in entries.items():
+            if name not in self._pinned or promises_of(self._pinned[name]) != promises_of(entry):
+                self._try_to_pin(entry)
+        for entry in list(self._waiting.values()):
+            self._take_entry(entry)
+        self._guard.replace(self._contracts.values())
+
+    def _note_listed(self, listed: Mapping[str, dict[str, Any] | None]) -> None:
+        """Note beside the file what waits for an approval, so that a person can look at it."""
+        file = self._settings.approved
+        try:
+            if file is not None:
+                file.note_listed(listed, self._guard.clock.now())
+        except (ConfigurationError, ValueError) as error:  # ValueError: a text in an entry that no encoding has
+            self._tell_problem(error)
+
     def _take_entry(self, entry: dict[str, Any]) -> Mapping[str, Any] | None:
         name = entry["name"]
         pinned = self._pinned.get(name)
+        self._waiting.pop(name, None)
         if pinned is None:
-            if self._is_closed or len(self._pinned) >= _MOST_TOOLS:
+            if self._settings.approved is not None or len(self._pinned) >= _MOST_TOOLS:
+                self._keep_waiting(entry)
                 self._refuse(name, _NOT_APPROVED.format(name))
                 return entry if self._is_lenient else None
-            try:
-                self._pin(entry)
-            except (ContractError, ConfigurationError) as error:
-                self._refuse(name, _UNUSABLE.format(name, clip(str(error), 300)))
+            self._try_to_pin(entry)
             return entry
         if promises_of(pinned) == promises_of(entry):
             self._refused.pop(name, None)
             return entry
-        self._refuse(name, _CHANGED.format(name, describe_drift(pinned, entry)), changes=list_changes(pinned, entry))
+        self._keep_waiting(entry)
+        changes = list_changes(pinned, entry, longest=_MOST_CHARACTERS, most=_MOST_CHANGES)
+        self._refuse(name, _CHANGED.format(name, describe_drift(pinned, entry)), changes=changes)
         if self._settings.drift == "serve" and not self._is_lenient:
             self._refused.pop(name, None)
             return pinned
         return entry if self._is_lenient else None
+
+    def _keep_waiting(self, entry: dict[str, Any]) -> None:
+        if self._settings.approved is not None and len(self._waiting) < _MOST_TOOLS:
+            self._waiting[entry["name"]] = entry
+
+    def _try_to_pin(self, entry: Mapping[str, Any]) -> None:
+        try:
+            self._pin(entry)
+        except (ContractError, ConfigurationError) as error:
+            self._refuse(entry["name"], _UNUSABLE.format(entry["name"], clip(str(error), 300)))
 
     @property
     def _is_lenient(self) -> bool:
@@ -159,50 +218,17 @@ class ToolListing:
             said = ", ".join(f"{key}={value!r}" for key, value in sorted(own.items()))
             self._record(name, ok=True, reason=f"by the operator: {clip(said, 200)}; the server's hints are overridden")
 
+    def _tell_problem(self, error: Exception) -> None:
+        """Say once what keeps the file of approved entries from being used."""
+        if str(error) != self._problem:
+            self._problem = str(error)
+            self._record("*", ok=False, reason=clip(str(error), 400))
+
     def _record(self, name: str, *, ok: bool, reason: str, changes: list[dict[str, str]] | None = None) -> None:
         event: dict[str, Any] = {"ts": self._guard.clock.now(), "event": "contracts", "tool": name}
         if changes is not None:
             event["changes"] = changes
         self._guard.trace.record({**event, "ok": ok, "reason": reason})
-
-
-def promises_of(entry: Mapping[str, Any]) -> bytes:
-    """Return what an approval covers of an entry: title, description, schemas and annotations, as canonical JSON."""
-    return canonical_bytes({key: entry[key] for key in _PROMISES if entry.get(key) is not None})
-
-
-def list_changes(approved: Mapping[str, Any], listed: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what differs between two entries of a tool: `at`, and `before` and `after` as text, "" for nothing.
-
-    Texts and hints stand whole, a schema property by property; each text is cut behind 1,000 characters.
-    """
-    found: list[dict[str, str]] = []
-    for key in _PROMISES:
-        old, new = approved.get(key), listed.get(key)
-        for at in _list_parts(old, new):
-            before, after = (_show_part(one, at) for one in (old, new))
-            if before != after and len(found) < _MOST_CHANGES:
-                found.append({"at": "/".join((key, *at)), "before": before, "after": after})
-    return found
-
-
-def _list_parts(old: Any, new: Any) -> list[tuple[str, ...]]:
-    """Return the places at which two values are compared: the keys of objects, and those of their properties."""
-    if not is_object(old) or not is_object(new):
-        return [()]
-    parts: list[tuple[str, ...]] = [(str(key),) for key in dict.fromkeys([*old, *new])]
-    if is_object(old.get("properties")) and is_object(new.get("properties")):
-        names = dict.fromkeys([*old["properties"], *new["properties"]])
-        parts = [one for one in parts if one != ("properties",)] + [("properties", str(name)) for name in names]
-    return parts
-
-
-def _show_part(value: Any, at: tuple[str, ...]) -> str:
-    for key in at:
-        value = value.get(key) if is_object(value) else None
-    if value is None or isinstance(value, str):
-        return clip(value or "", _MOST_CHARACTERS)
-    return clip(canonical_bytes(value).decode(), _MOST_CHARACTERS)
 
 
 def describe_drift(approved: Mapping[str, Any], listed: Mapping[str, Any]) -> str:

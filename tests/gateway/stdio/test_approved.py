@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from mcp_lines import ROOT, LineClient, gateway, status, text
 
+from pokayoke.runtime.versions.approved_listings import approve_listing, read_waiting
+
 SERVER = str(Path(__file__).parents[2] / "support" / "hostile_mcp_server.py")
 
 
@@ -41,9 +43,13 @@ def test_what_was_saved_is_approved_and_nothing_else(approved, tmp_path):
         client.initialize()
         assert client.request("tools/list")["result"]["tools"] == []
         assert [status(client.call(name, {"n": 0})) for name in ("look", "act")] == ["refused", "refused"]
+        (waiting,) = [one for one in read_waiting(approved) if one.tool == "act"]
+        approve_listing(approved, "act", seen=waiting.hash, by="ann", reason="ours", now=1.0)
+        assert text(client.call("act", {"n": 0})) == "done"
+        assert status(client.call("look", {"n": 0})) == "refused"
     with LineClient(*gateway("--approved", str(approved), "--drift", "serve", server=server)) as client:
         client.initialize()
-        assert client.request("tools/list")["result"]["tools"] == saved["tools"]
+        assert saved["tools"][0] in client.request("tools/list")["result"]["tools"]
         assert text(client.call("look", {"n": 0})) == "done"
 
 

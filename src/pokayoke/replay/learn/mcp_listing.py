@@ -24,7 +24,8 @@ import msgspec
 
 from pokayoke.core.contract.contract import Contract
 from pokayoke.core.json.strict import StrictError, parse
-from pokayoke.core.json.values import is_array, is_object
+from pokayoke.core.json.values import is_object
+from pokayoke.core.versions.listing_changes import find_listed_tools
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.replay.learn.effect_guess import guess_effect
 from pokayoke.replay.learn.learner import DEADLINE, DEADLINE_NOTE, Draft, SkippedTool
@@ -72,9 +73,7 @@ def read_listing(name: str) -> list[dict[str, Any]]:
         value = parse(data)[0]
     except StrictError as error:
         raise ConfigurationError(f"{name}: not JSON: {error}") from None
-    if is_object(value) and is_object(value.get("result")):
-        value = value["result"]
-    entries = _tool_entries(value if is_object(value) else {"tools": value})
+    entries = find_listed_tools(value)
     if not entries:
         raise ConfigurationError(f"{name}: holds no tools. Expected the answer to tools/list: {{'tools': [...]}}")
     return entries
@@ -132,11 +131,6 @@ def merge_drafts(listed: Sequence[Draft], learnt: Sequence[Draft]) -> list[Draft
         notes = {place: note for place, note in other.notes.items() if place[0] in taken or place == ("name",)}
         whole.append(Draft({**draft.mapping, **taken}, {**draft.notes, **notes}))
     return [*whole, *known.values()]
-
-
-def _tool_entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    tools = answer.get("tools")
-    return [entry for entry in tools if is_object(entry)] if is_array(tools) else []
 
 
 class McpServerSession:
@@ -210,7 +204,7 @@ class McpServerSession:
         cursor: Any = None
         for _ in range(_MOST_PAGES):
             answer = self.send_request("tools/list", {} if cursor is None else {"cursor": cursor})
-            tools += _tool_entries(answer)
+            tools += find_listed_tools(answer)
             cursor = answer.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or len(tools) > _MOST_TOOLS:
                 break
