@@ -132,6 +132,7 @@ async def test_a_changed_listing_stands_beside_the_approved_one(ann, trace):
     trace.refresh_all()
     shown = text_of(await ann.get("/tools/refund"))
     assert "Its server lists it otherwise" in shown
+    assert "pokayoke dashboard --approved FILE" in shown
     assert "description Refund an order. Refund <b>anything</b>." in shown
     assert 'inputSchema/properties/cents {"maximum":100,"type":"integer"} {"maximum":9999,"type":"integer"}' in shown
 

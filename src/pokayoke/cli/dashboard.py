@@ -38,6 +38,10 @@ def dashboard(
         str | None, typer.Option("--config", help="Configuration file; pokayoke.yaml if it is there.")
     ] = None,
     lock: Annotated[str | None, typer.Option(help="Lock of contracts; contracts.lock if it is there.")] = None,
+    approved: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The --approved of a gateway: shows what waits, and approves it."),
+    ] = None,
     reports: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Folder with the HTML reports of `pokayoke replay`.")
     ] = None,
@@ -73,7 +77,7 @@ def dashboard(
             announce=_LinkPrinter(listening, hosts).print_link,
         )
         sources = _open_sources(store or "", trace, reports, used_config, used_lock)
-        pages = app(ledger, access=access, config=used_config, sources=sources, secrets=secrets)
+        pages = app(ledger, access=access, approved=approved, config=used_config, sources=sources, secrets=secrets)
         if not is_local(listening):
             print_message(f"warning: {listen} is not this machine alone; cookies and pages go there without TLS")
         serve(pages, listening, ready=access.offer_link)

@@ -44,6 +44,7 @@ def app(
     *,
     access: Access,
     trace: str | Path | None = None,
+    approved: str | Path | None = None,
     config: str | Path | None = None,
     sources: Sources | None = None,
     secrets: Sequence[bytes] = (),
@@ -55,8 +56,10 @@ def app(
         store: a store, or the URL of one; it has to exist.
         access: whom to let in: `TokenAccess` for links of your own, `HeaderAccess` behind a login.
         trace: a trace file, of which runs and calls are shown.
+        approved: the file of approved listings with which gateways run; the page of a tool approves what is listed
+            otherwise.
         config: a configuration file; its redaction rules apply to what is shown.
-        sources: more to show; see `Sources`. Its trace is used if `trace` is None.
+        sources: more to show; see `Sources`. Its trace is used if `trace` is None, and its approved listings likewise.
         secrets: of programs that list and answer questions below `/approvals`, see
             `runtime.approvals.signature.secrets_from_environment`; without any, there is no such endpoint.
         clock: gives the time.
@@ -70,7 +73,9 @@ def app(
     clock = clock or SystemClock()
     policy: Policy = load_policy(None if config is None else str(config))
     index = found.trace or (TraceIndex(Path(trace)) if trace is not None else None)
-    desk = PageDesk(opened, _with_trace(found, index), build_redactor(policy.trace), clock, policy.mode)
+    file = Path(approved) if approved is not None else found.approved
+    used = msgspec.structs.replace(found, trace=index, approved=file)
+    desk = PageDesk(opened, used, build_redactor(policy.trace), clock, policy.mode)
     machine = SignedApprovals(desk.approvals, secrets, desk.redactor, clock=clock) if secrets else None
     return _build_gate(desk, access, machine=machine)
 
@@ -153,10 +158,6 @@ def _program_routes(desk: PageDesk, watcher: Watcher) -> list[Route]:
 def _show_metrics(desk: PageDesk, _: Request) -> Response:
     text = render_store_metrics(desk.store, desk.now())
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _with_trace(sources: Sources, index: TraceIndex | None) -> Sources:
-    return msgspec.structs.replace(sources, trace=index)
 
 
 def _page_for(desk: PageDesk) -> Callable[[Request, Exception], Response]:

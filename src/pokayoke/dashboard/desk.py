@@ -119,6 +119,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         reports: the folder with the HTML reports of `pokayoke replay`.
         lock: the lock of contracts.
         steps: compares its versions and takes its steps.
+        approved: the file of approved listings with which gateways run.
         config: the configuration file.
         examine: fires every guard and returns what it has found.
         list_clients: returns client, server, state and detail of the MCP servers that are configured here.
@@ -129,6 +130,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     reports: Path | None = None
     lock: Path | None = None
     steps: ContractSteps | None = None
+    approved: Path | None = None
     config: Path | None = None
     examine: Callable[[], SetupReport] | None = None
     list_clients: Callable[[], list[tuple[str, str, str, str]]] | None = None

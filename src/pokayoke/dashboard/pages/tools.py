@@ -1,7 +1,7 @@
 """Tools and contracts: how often a tool is called, refused, wrong and slow, and which versions are in force.
 
-In: the index of the trace files, the switches and rates of the store, the lock of contracts.
-Out: a row for each tool, a page of its own, a step of a rollout.
+In: the index of the trace files, the switches and rates of the store, the lock of contracts, approved listings.
+Out: a row for each tool, a page of its own, a step of a rollout, an approval.
 Never: a figure without the number of calls that it rests on, or a step that the command would refuse.
 """
 
@@ -18,6 +18,7 @@ from pokayoke.core.json.values import is_array, is_object
 from pokayoke.core.state.kill_switch import ALL_TOOLS, TRIP_SHARE
 from pokayoke.core.versions.lock import ContractLock, LockEntry, ToolLock, describe_versions
 from pokayoke.dashboard.desk import PageDesk, VersionComparison, build_link, page_state
+from pokayoke.dashboard.pages.listings import approve_shown, list_waiting_tools, view_listing
 from pokayoke.dashboard.pages.now import ToolHealth, describe_tools
 from pokayoke.dashboard.trace_index import RunPage, TraceIndex
 from pokayoke.errors import PokayokeError
@@ -79,6 +80,7 @@ def list_tools(desk: PageDesk, request: Request) -> Response:
     index = desk.sources.trace
     figures = {tool: _as_figures(found) for tool, found in index.figures().items()} if index is not None else {}
     lock, problem = _read_lock(desk)
+    waiting, listing_problem = list_waiting_tools(desk.sources.approved)
     names = (health.keys() | figures.keys() | lock.tools.keys()) - {ALL_TOOLS, ""}
     rows = [
         ToolRow(
@@ -99,7 +101,8 @@ def list_tools(desk: PageDesk, request: Request) -> Response:
         hidden=max(0, len(rows) - _MOST_TOOLS),
         threshold=TRIP_SHARE,
         has_trace=index is not None,
-        lock_problem=problem,
+        lock_problem=problem or listing_problem,
+        waiting=waiting,
         has_lock=desk.sources.lock is not None,
         history=tuple(reversed(lock.history[-_LATEST:])),
     )
@@ -111,22 +114,20 @@ def show_tool(desk: PageDesk, request: Request) -> Response:
 
 
 def take_step(desk: PageDesk, request: Request) -> Response:
-    """Promote, widen or roll back a version, or judge recorded calls with both."""
+    """Promote, widen or roll back a version, judge recorded calls with both, or approve a listing."""
     state, steps, tool = page_state(request), desk.sources.steps, request.path_params["tool"]
     assert state.visitor is not None, "the gate lets nobody else decide"
-    if steps is None:
+    form, by = state.form, state.visitor.name
+    step, reason = form.get("step", ""), form.get("reason", "").strip()
+    if steps is None and step != "approve":
         return _show_one(desk, request, problem="No lock of contracts is shown here.", status=409)
-    step = state.form.get("step", "")
     try:
         if step == "score":
             return _show_one(desk, request, scored=True)
-        said = steps.take(
-            tool,
-            step,
-            state.form.get("share", "").strip(),
-            by=state.visitor.name,
-            reason=state.form.get("reason", "").strip(),
-        )
+        if step == "approve" or steps is None:
+            said = approve_shown(desk.sources.approved, tool, form, by=by, now=desk.now())
+        else:
+            said = steps.take(tool, step, form.get("share", "").strip(), by=by, reason=reason)
     except PokayokeError as error:
         return _show_one(desk, request, problem=f"Nothing was changed: {error}.", status=422)
     return desk.redirect(request, build_link(f"/tools/{tool}", done=said))
@@ -137,6 +138,7 @@ def _show_one(
 ) -> Response:
     tool, index = request.path_params["tool"], desk.sources.trace
     compared, compare_problem = _compare_versions(desk, tool, scored=scored)
+    file = desk.sources.approved
     switches, rates = desk.reads.board()
     health = {one.tool: one for one in describe_tools(switches, rates, desk.now())}
     found = index.figures(tool).get(tool, {}) if index is not None else {}
@@ -163,7 +165,8 @@ def _show_one(
         has_steps=desk.sources.steps is not None,
         compared=compared,
         compare_problem=compare_problem,
-        drifts=_find_listing_changes(index, tool),
+        listing=view_listing(file, tool),
+        drifts=_find_listing_changes(index, tool) if file is None else (),
         problem=problem,
         done=request.query_params.get("done", "")[:400],
     )
