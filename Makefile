@@ -13,7 +13,7 @@ ROOMS = $(patsubst tests/%/,%,$(wildcard tests/*/ tests/core/*/ tests/runtime/*/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser coverage check lint types imports pages bench evaluate conformance frameworks ray mcp soak docs site release-check workflows reference lock format clean python
+.PHONY: help demo test browser coverage check lint types imports pages bench evaluate conformance frameworks ray services mcp soak docs site release-check workflows reference lock format clean python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -66,6 +66,11 @@ ray: $(VENV)/.dev ## the tests of `replay --on` with a Ray cluster of two worker
 	@$(RUN) -m tools.environments ray
 	.frameworks/ray/bin/python -m pytest tests/replay/test_clusters.py -k "ray" \
 	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)  # Ray's own, at its end
+
+services: $(VENV)/.dev ## the guides to DBOS, Temporal, FastAPI and Celery, run with these, in an environment of its own
+	@$(RUN) -m tools.environments services
+	POKAYOKE_HOST=services .frameworks/services/bin/python -m pytest tests/services \
+	  $(foreach page,durable-steps web-and-workers,"tests/project/test_docs.py::test_every_block_of_a_page_runs[docs/guides/$(page).md]") $(ARGS)
 
 mcp: $(VENV)/.dev ## the gateway between servers and clients of MCP by others (npm and PyPI, installed into .mcp-parts)
 	@$(RUN) -m tools.mcp_parts

@@ -32,13 +32,13 @@ NAMES = (
     "plain",
 )
 """Each is an extra of its own, except `plain`, which has the SDKs alone."""
-CLUSTERS = ("ray",)
-"""Engines of `replay --on` that are too large for the ordinary environment: `make ray`."""
+OTHERS = ("ray", "services")
+"""Software that guides name and the ordinary environment has no room for: `make ray`, `make services`."""
 LOWEST = "-lowest"
 """The ending of an environment's name that has the lowest versions which an extra admits."""
 LOWESTS = tuple(name + LOWEST for name in NAMES if name != "plain")
-EVERY = NAMES + LOWESTS + CLUSTERS
-EXTRAS = {"plain": ("openai", "anthropic")}
+EVERY = NAMES + LOWESTS + OTHERS
+EXTRAS = {"plain": ("openai", "anthropic"), "services": ()}
 GROUPS = ("build", "frameworks")
 
 Say = Callable[[str], None]
@@ -63,7 +63,7 @@ async def build(name: str, say: Say) -> None:
     """Build an environment, unless it exists already.
 
     Args:
-        name: one of `NAMES`, `LOWESTS` or `CLUSTERS`.
+        name: one of `NAMES`, `LOWESTS` or `OTHERS`.
         say: called when building begins.
 
     Raises:
@@ -89,7 +89,7 @@ async def lock(name: str, *more: str) -> None:
     """Write the lock of an environment.
 
     Args:
-        name: one of `NAMES`, `LOWESTS` or `CLUSTERS`.
+        name: one of `NAMES`, `LOWESTS` or `OTHERS`.
         more: more arguments of `uv pip compile`, such as `--upgrade`.
 
     Raises:

@@ -10,7 +10,8 @@ Per page, in a folder of its own and in one namespace:
 - `needs=MODULE` in a block's info: the page cannot run without that module; `needs=NAME:` (with a colon): it needs
   a server, named by the environment variable NAME.
 - `host=NAME`: the page runs in the environment of a framework, where POKAYOKE_HOST is that name:
-  `make frameworks ARGS=NAME` runs it there, and with `--write` writes its output.
+  `make frameworks ARGS=NAME` runs it there, and with `--write` writes its output. For `host=services` it is
+  `make services`.
 """
 
 from __future__ import annotations
@@ -78,6 +79,16 @@ def host_of(page: Path) -> str | None:
     return next((match[1] for block in read_blocks(page) if (match := re.search(r"host=(\S+)", block.info))), None)
 
 
+def write_file(block: Block, folder: Path) -> bool:
+    """Write a block that is a file into a folder; returns whether it is one."""
+    if not (match := re.search(r"file=(\S+)", block.info)):
+        return False
+    target = folder / match.group(1)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(block.text, encoding="utf-8")
+    return True
+
+
 def run_page(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """Run a page in a folder; yield each output block with what the code before it really printed.
 
@@ -87,11 +98,9 @@ def run_page(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     sys.modules["page"] = module
     printed = ""
     for block in read_blocks(page):
-        if match := re.search(r"file=(\S+)", block.info):
-            target = folder / match.group(1)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(block.text, encoding="utf-8")
-        elif block.language == "python":
+        if write_file(block, folder):
+            continue
+        if block.language == "python":
             out = io.StringIO()
             code = compile("\n" * block.line + block.text, str(page), "exec")
             with contextlib.redirect_stdout(out):

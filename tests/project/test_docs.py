@@ -20,16 +20,21 @@ PROSE = [*PAGES, *(ROOT / f"{page}.md" for page in ("CHANGELOG", "CONTRIBUTING",
 def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, need):
     """The blocks of a page run in order and print exactly what the page says they print."""
     if (where := host_of(page)) is not None and where != os.environ.get("POKAYOKE_HOST"):
-        pytest.skip(f"runs in an environment of its own: make frameworks ARGS={where}")
+        pytest.skip(f"runs in an environment of its own: {command_of(where)}")
     if lacking := missing_requirements(page):
         need(f"{name(page)} needs {lacking[0]}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     if where is not None:
         warnings.simplefilter("ignore")  # frameworks warn of their own insides
-    renew = "make docs" if where is None else f'make frameworks ARGS="{where} --write"'
+    renew = "make docs" if where is None else command_of(where, " --write")
     for block, printed in run_page(page, tmp_path):
         assert printed.strip() == block.text.strip(), f"{name(page)} line {block.line}: run `{renew}`"
+
+
+def command_of(host: str, more: str = "") -> str:
+    """The command that runs the pages of an environment; `more` is for those of frameworks."""
+    return f'make frameworks ARGS="{host}{more}"' if host in NAMES else f"make {host}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

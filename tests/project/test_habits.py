@@ -169,7 +169,7 @@ def test_the_locks_hold_what_the_tests_import():
     assert missing == set()
 
 
-@pytest.mark.parametrize("framework", environments.NAMES + environments.CLUSTERS)
+@pytest.mark.parametrize("framework", environments.NAMES + environments.OTHERS)
 def test_the_lock_of_a_framework_holds_what_it_asks_for(framework):
     """Its extra, its own group and what every environment needs are pinned."""
     known = project()
