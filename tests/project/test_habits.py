@@ -133,6 +133,7 @@ DISTRIBUTIONS = {
     "google": "google-adk",
     "jwt": "pyjwt",
     "pydantic_ai": "pydantic-ai-slim",
+    "ruamel": "ruamel.yaml",
 }
 """Distributions that are not named like their module."""
 
