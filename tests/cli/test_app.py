@@ -32,6 +32,7 @@ def test_help_lists_the_commands_and_shows_examples(shell):
         "install",
         "uninstall",
         "status",
+        "listings",
     ):
         assert name in listing
         assert f"pokayoke {name} " in shell(name, "--help").stdout.split("\n", 1)[1]

@@ -26,7 +26,7 @@ _SHORT = 12
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at tools that a server lists otherwise than approved, and approve them.
+    help="""Show tools that are listed otherwise, and approve them.
 
     pokayoke listings list --approved approved.json
 
