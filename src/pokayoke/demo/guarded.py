@@ -87,10 +87,12 @@ def run_loop(
     contracts = [pokayoke.tool(**declared[name])(function) for name, function in tools.items()]
     mode = {} if scenario.untrusted is None else {"untrusted": {"mode": scenario.untrusted}}
     trace = {} if kept is None else {"trace": {"path": str(kept.trace)}}
-    store = None if kept is None else kept.store
-    guard = pokayoke.Guard(contracts, config={**CONFIG, **mode, **trace}, store=store)
+    store = None if kept is None else kept.url
     log = RunLog(messages=[{"role": "system", "content": endpoint.system}, {"role": "user", "content": prompt}])
-    with guard.run(None if kept is None else scenario.name, prompt=prompt) as run:
+    with (
+        pokayoke.Guard(contracts, config={**CONFIG, **mode, **trace}, store=store) as guard,
+        guard.run(None if kept is None else scenario.name, prompt=prompt) as run,
+    ):
         for _ in range(MAX_ROUNDS):
             if endpoint.window is not None:
                 log.messages = check_context(log.messages, endpoint.window)

@@ -5,10 +5,13 @@ import os
 
 import pytest
 
+import pokayoke
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.core.policy import TracePolicy
+from pokayoke.errors import StoreError
 from pokayoke.runtime.trace import file as tracefile
 from pokayoke.runtime.trace.trace import Trace
+from pokayoke.testing import FailingStore
 
 
 @pytest.fixture
@@ -66,6 +69,26 @@ def test_a_lost_line_is_logged_once_until_it_is_over(trace, caplog, monkeypatch)
         trace.record({"event": "tool_result", "ok": False})
         assert caplog.messages == told * lines
     assert trace.dropped_count == 3
+
+
+def test_a_trace_that_was_closed_says_nothing(trace, caplog):
+    """What a tool that was given up reports after the end goes to the rings alone, and is no problem of the file."""
+    trace.close()
+    trace.record({"event": "late_effect", "ok": False})
+    trace.flush()
+    assert caplog.records == []
+
+
+def test_the_log_names_what_a_store_said(caplog):
+    """A count that the store does not take is logged with the store's own words."""
+    store = pokayoke.open_store("memory://")
+    page = Contract.from_schema(
+        "page", {"type": "object"}, effect="read", output_schema={"type": "object"}, handler=lambda: "<html>"
+    )
+    guard = Guard([page], store=FailingStore(store, ["observe"], error=lambda: StoreError("the disk is full")))
+    guard.run().call(ToolCall("c", "page", {}))
+    guard.switchboard.flush()
+    assert set(caplog.messages) == {"store: the disk is full"}
 
 
 def test_a_validator_that_a_schema_hides_is_logged_with_the_first_run(caplog):

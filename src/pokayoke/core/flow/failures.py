@@ -118,7 +118,7 @@ def _error_text(error: BaseException) -> str:
         return "(without a readable text)"
 
 
-def store_error_text(error: Exception) -> str:
+def store_error_text(error: BaseException) -> str:
     """Return the failure of a store for operators: its own text, but only the type of a driver's error.
 
     The text of a driver's error may hold values.

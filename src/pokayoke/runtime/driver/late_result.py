@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pokayoke.core.contract.contract import Contract
+from pokayoke.core.flow.failures import store_error_text
 from pokayoke.core.flow.steps import NotStarted, Reaction, Returned
 from pokayoke.core.ledger.records import Claim, Settlement, SettlementState
 from pokayoke.core.output.validate import declared_failure
@@ -42,7 +43,7 @@ def _settle_claim(run: RunPort, claim: Claim, state: SettlementState, failure: s
     try:
         settled = run.guard.store.settle(report)
     except Exception as error:  # noqa: BLE001 - a store may raise anything; the effect then stays in doubt
-        run.note("store", ok=False, reason=type(error).__name__)
+        run.note("store", ok=False, reason=store_error_text(error))
         return None
     if settled.accepted and settled.record is not None:
         run.progress.matters.apply_settlement(settled.record)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from pokayoke.core.flow.failures import store_error_text
 from pokayoke.core.state.kill_switch import OutputObservation, Switch
 from pokayoke.runtime.guard.alerts import Alerts
 from pokayoke.runtime.threads.clock import Clock
@@ -32,7 +33,7 @@ class OutputMonitor:
         workers: write valid outputs to a durable store, so that no read waits for it.
         alerts: are told of every output.
         told: called with each switch that flips.
-        problem: called with the kind of failure of a store that cannot be reached; what was to be counted is kept.
+        problem: called with the failure of a store that cannot be reached; what was to be counted is kept.
 
     Attributes:
         enabled: False if nothing shall trip a kill switch.
@@ -87,7 +88,7 @@ class OutputMonitor:
                 try:
                     switches = self._store.observe(batch, self._clock.now())
                 except Exception as error:  # noqa: BLE001 - a store may raise anything; a call must not fail for a count
-                    problem, self._kept = type(error).__name__, batch
+                    problem, self._kept = store_error_text(error), batch
         # What the host does with these may take its time, or lead back here.
         self._alerts.take_outputs(fresh)
         if problem is not None:

@@ -18,6 +18,7 @@ import msgspec
 
 from pokayoke.core.call import Finding, StopReason
 from pokayoke.core.context.tokens import TokenCounter
+from pokayoke.core.flow.failures import store_error_text
 from pokayoke.core.flow.plan import Snapshot
 from pokayoke.core.ledger.admission import AdmissionRequest, Approval
 from pokayoke.core.ledger.records import EXECUTE, Admission
@@ -67,7 +68,7 @@ class RunMemory:
         texts: long texts that were put aside.
         values: where its values come from.
         user_text: the beginning of the user's text in this turn.
-        unsaved: what kind of failure kept the store from knowing all this, or None if it knows.
+        unsaved: what failure kept the store from knowing all this, or None if it knows.
     """
 
     def __init__(
@@ -297,7 +298,7 @@ class RunMemory:
         """
         before = self.state
         self.state = how(before)
-        self.unsaved = type(error).__name__
+        self.unsaved = store_error_text(error)
         if not isinstance(error, Exception):
             raise error
         return before, self.state
@@ -307,4 +308,4 @@ class RunMemory:
         try:
             await self._store.arun(operation) if may_wait else self._store.run(operation)
         except Exception as error:  # noqa: BLE001 - as above; without the question the latch simply stays closed
-            self.unsaved = type(error).__name__
+            self.unsaved = store_error_text(error)

@@ -42,6 +42,7 @@ class TraceFile:
     Attributes:
         dropped: lines that could not be written.
         problem: the latest reason, or None.
+        is_closed: True once it was closed on purpose.
 
     Raises:
         ConfigurationError: the file cannot be opened for appending, or there is no space left.
@@ -64,6 +65,7 @@ class TraceFile:
             self.path = str(Path(path).absolute())
         self.dropped = 0
         self.problem: str | None = None
+        self.is_closed = False
         self._max_bytes, self._backups, self._option = max_bytes, backups, option
         self._adopt_descriptor(self._open_or_refuse())
 
@@ -104,6 +106,7 @@ class TraceFile:
                 gone, self._unsure, self._looked = self._unsure, [], -math.inf
                 self.append(gone)
         self._close_descriptor()
+        self.is_closed = True
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:

@@ -235,7 +235,8 @@ class Trace:
             if self._file is not None and lines:
                 before = self._file.problem
                 self._file.append(lines)
-                if self._file.problem not in (None, before):  # once, and not for every line that is lost
+                # Once, and not for every line that is lost; after `close` rings alone take events, as is said there.
+                if not self._file.is_closed and self._file.problem not in (None, before):
                     log_problem(
                         "trace", f"{self._file.path}: {self._file.problem}. Events are lost until it is writable"
                     )
