@@ -96,20 +96,24 @@ def run_page(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """
     module = ModuleType("page")  # dataclasses and type hints look their module up
     sys.modules["page"] = module
-    printed = ""
-    for block in read_blocks(page):
-        if write_file(block, folder):
-            continue
-        if block.language == "python":
-            out = io.StringIO()
-            code = compile("\n" * block.line + block.text, str(page), "exec")
-            with contextlib.redirect_stdout(out):
-                exec(code, module.__dict__)  # noqa: S102 - the project's own pages
-            printed = out.getvalue()
-        elif block.language == "console":
-            _console(block)
-        elif (block.language, block.info) == ("text", "output"):
-            yield block, printed
+    environment, printed = dict(os.environ), ""
+    try:
+        for block in read_blocks(page):
+            if write_file(block, folder):
+                continue
+            if block.language == "python":
+                out = io.StringIO()
+                code = compile("\n" * block.line + block.text, str(page), "exec")
+                with contextlib.redirect_stdout(out):
+                    exec(code, module.__dict__)  # noqa: S102 - the project's own pages
+                printed = out.getvalue()
+            elif block.language == "console":
+                _console(block)
+            elif (block.language, block.info) == ("text", "output"):
+                yield block, printed
+    finally:  # a page may set variables for itself
+        os.environ.clear()
+        os.environ.update(environment)
 
 
 def _console(block: Block) -> None:

@@ -9,6 +9,7 @@ import pytest
 import pokayoke
 from pokayoke import Contract, Guard, ToolCall
 from pokayoke.errors import ConfigurationError, PolicyError
+from pokayoke.runtime.approvals.signature import SECRET
 from pokayoke.runtime.tools.view import ToolView
 from pokayoke.runtime.versions.lock_file import exclusive_change
 
@@ -54,7 +55,7 @@ def events(guard, tmp_path):
 )
 def test_a_policy_that_cannot_be_kept_changes_nothing(config, tmp_path, monkeypatch, content):
     """Whatever part fails: no call fails, all of the old policy stays in force, and the trace says why once."""
-    monkeypatch.delenv("POKAYOKE_APPROVAL_SECRET", raising=False)
+    monkeypatch.delenv(SECRET, raising=False)
     guard = Guard([CHECKED, UNCHECKED], config=config)
     before, beside = guard.policy, guard.beside
     config.write_text(f"{content}retry: {{retries: 5}}\n")
