@@ -654,6 +654,25 @@ def test_prepare_off_prepares_nothing(url):
     store.close()
 
 
+def test_a_pooler_that_mixes_up_statements_is_found_out(url, monkeypatch):
+    """Sessions that hold the names of another client already: one act is tried again, and none prepares any more."""
+    connect = postgres_link.Connection.connect
+
+    def connect_mixed_up(**parameters):
+        link = connect(**parameters)
+        for number in range(8):
+            link.execute(f"PREPARE pokayoke{number} AS SELECT 1".encode())
+        link.commit()
+        return link
+
+    monkeypatch.setattr(postgres_link.Connection, "connect", connect_mixed_up)
+    store = PostgresStore(url, create=True)
+    assert store.admit(wish("k1")).kind == "execute"
+    assert len(store.records(RecordQuery())) == 1
+    assert not any(link.prepared for link in store._links.pool_for_threads().free)
+    store.close()
+
+
 def test_acts_survive_a_pooler_that_forgets_sessions(store):
     """Between two acts everything a session knows is discarded, as in transaction pooling: nothing is missed."""
     for number in range(12):

@@ -162,7 +162,7 @@ _SESSION_ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03", "08")
 _ROLLED_BACK = ("40P01", "40001")
 """The server has rolled this transaction back in favour of another one."""
 _UNPREPARED = ("26000", "42P05")
-"""A pooler has mixed up the prepared statements of its clients."""
+"""A pooler has mixed up the prepared statements of its clients, before the act could tell that there is one."""
 
 
 def lock_statement(locks: Sequence[AdvisoryLock]) -> Statement:
@@ -295,6 +295,8 @@ def execute(work: Transaction[T], at: PostgresLocation, server: ServerFacts) -> 
             lost, error = loss, loss.__cause__
         except psycopg.Error as failure:
             error = failure
+            if _sqlstate(failure) in _UNPREPARED:
+                server.is_pooled = True  # nothing is prepared from now on
             if lost is None and (
                 isinstance(failure, ConnectionUnavailable) or tries >= _TRIES or not _is_retryable(failure)
             ):
