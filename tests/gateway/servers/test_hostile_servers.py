@@ -154,8 +154,11 @@ async def test_a_server_that_died_is_started_again(tmp_path):
     """A stdio server that ends in each call gets the next one all the same, in a new process."""
     file = tmp_path / "notes"
     async with serve_gateway(make_setup({"one": small("dies", file), "two": small()})) as url:
-        for number in range(3):
-            assert (await call(url, "one__add_note", text=f"note {number}"))["isError"]
+        for number in range(40):
+            assert (await call(url, "one__add_note", text=f"note {number:02}"))["isError"]
+            if number >= 2 and file.exists() and len(file.read_text().splitlines()) > 1:
+                break
+            await asyncio.sleep(0.05 * (number >= 2))
         assert (await ask(url, modern("tools/list"))).json()["result"]["tools"]
     done = file.read_text().splitlines()
     # A call may meet the process while it ends, so that it is not done; none is done twice, and a new process does more.
