@@ -14,8 +14,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -74,24 +74,22 @@ def try_lock(fd: int) -> bool:
     return True
 
 
-def lock_folder(folder: Path) -> int | None:
-    """Wait for the lock of a folder.
-
-    Returns:
-        a descriptor that holds it until it is closed; None where there are no locks.
+@contextmanager
+def hold_folder(folder: Path) -> Generator[None]:
+    """Hold the lock of a folder for the with block, and wait for it first; nothing where there are no locks.
 
     Raises:
-        OSError: the folder cannot be opened or locked.
+        OSError: the folder cannot be opened or locked (on entering).
     """
     if _locks is None:
-        return None
+        yield
+        return
     fd = os.open(folder, os.O_RDONLY)
     try:
         _locks.flock(fd, _locks.LOCK_EX)
-    except BaseException:
+        yield
+    finally:
         os.close(fd)
-        raise
-    return fd
 
 
 def has_input(fd: int) -> bool:

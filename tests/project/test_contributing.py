@@ -1,8 +1,6 @@
 """CONTRIBUTING.md leads to files that exist, by short ways."""
 
 import re
-import subprocess
-import sys
 
 from source import PACKAGE, ROOT
 
@@ -57,16 +55,3 @@ def test_the_tables_it_names_exist():
         text = (PACKAGE / path).read_text(encoding="utf-8")
         assert word in text, f"{path}: {word}"
         assert word.split()[-1] in TEXT, word
-
-
-def test_an_old_python_is_told_what_is_needed(tmp_path):
-    """`make` with an interpreter older than the project allows builds nothing, and says which one is needed."""
-    old = tmp_path / "python3.9"  # passes `-c CODE` on as an interpreter of that version would read it
-    old.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 9, 18)\n$2"\n')
-    old.chmod(0o755)
-    place = tmp_path / "venv"
-    command = ["make", "--no-print-directory", "python", f"PYTHON={old}", f"VENV={place}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert f"pokayoke needs Python 3.11 or newer, and {old} is 3.9. Name another one:" in done.stderr
-    assert not place.exists()

@@ -118,16 +118,16 @@ def take_step(desk: PageDesk, request: Request) -> Response:
     state, steps, tool = page_state(request), desk.sources.steps, request.path_params["tool"]
     assert state.visitor is not None, "the gate lets nobody else decide"
     form, by = state.form, state.visitor.name
-    step, reason = form.get("step", ""), form.get("reason", "").strip()
-    if steps is None and step != "approve":
-        return _show_one(desk, request, problem="No lock of contracts is shown here.", status=409)
+    step = form.get("step", "")
     try:
-        if step == "score":
-            return _show_one(desk, request, scored=True)
-        if step == "approve" or steps is None:
+        if step == "approve":
             said = approve_shown(desk.sources.approved, tool, form, by=by, now=desk.now())
+        elif steps is None:
+            return _show_one(desk, request, problem="No lock of contracts is shown here.", status=409)
+        elif step == "score":
+            return _show_one(desk, request, scored=True)
         else:
-            said = steps.take(tool, step, form.get("share", "").strip(), by=by, reason=reason)
+            said = steps.take(tool, step, form.get("share", "").strip(), by=by, reason=form.get("reason", "").strip())
     except PokayokeError as error:
         return _show_one(desk, request, problem=f"Nothing was changed: {error}.", status=422)
     return desk.redirect(request, build_link(f"/tools/{tool}", done=said))

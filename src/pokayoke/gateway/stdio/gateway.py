@@ -24,7 +24,7 @@ _TICK: Final = 0.25
 _GRACE: Final = 2.0
 _MOST_NOTES: Final = 200
 _LONGEST_WAIT: Final = 1.0
-"""Seconds of one wait. Windows calls no handler of a signal inside a wait, so Ctrl-C would be heard never."""
+"""Seconds of one wait. Windows calls no handler of a signal inside a wait, so Ctrl-C would never be heard."""
 # Windows has no hang-up.
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 FAILED: Final = 2

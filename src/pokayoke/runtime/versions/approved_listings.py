@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from pokayoke.core.versions.listing_changes import find_listed_tools, promises_h
 from pokayoke.errors import ConfigurationError, ContractError
 from pokayoke.runtime.files.atomic_file import atomic_write, read_followed
 from pokayoke.runtime.versions.lock_file import file_signature
-from pokayoke.system import lock_folder
+from pokayoke.system import hold_folder
 
 FORMAT: Final = 1
 """Format of both files; a later one is refused."""
@@ -241,15 +241,12 @@ def _beside(path: Path) -> Path:
 @contextmanager
 def _hold_folder(path: Path) -> Generator[None]:
     """Keep other processes from changing the files meanwhile."""
-    try:
-        held = lock_folder(path.absolute().parent)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: its folder cannot be used: {error.strerror}") from None
-    try:
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold_folder(path.absolute().parent))
+        except OSError as error:
+            raise ConfigurationError(f"{path}: its folder cannot be used: {error.strerror}") from None
         yield
-    finally:
-        if held is not None:
-            os.close(held)
 
 
 def _find_waiting(path: Path, tool: str) -> WaitingListing:

@@ -22,7 +22,7 @@ from pokayoke.core.json.values import is_object
 from pokayoke.core.versions.lock import FORMAT, ContractLock, lock_problem
 from pokayoke.errors import ConfigurationError
 from pokayoke.runtime.files.atomic_file import atomic_write, read_followed
-from pokayoke.system import lock_folder
+from pokayoke.system import hold_folder
 
 NAME: Final = "contracts.lock"
 """The usual name of the file."""
@@ -102,8 +102,7 @@ def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock],
 
     A missing file is an empty lock. The new content replaces the file as a whole.
     """
-    held = lock_folder(path.parent)
-    try:
+    with hold_folder(path.parent):
 
         def apply_change(how: Callable[[ContractLock], ContractLock]) -> ContractLock:
             before = read_lock(path) if path.exists() else ContractLock()
@@ -115,9 +114,6 @@ def exclusive_change(path: Path) -> Generator[Callable[[Callable[[ContractLock],
             return after
 
         yield apply_change
-    finally:
-        if held is not None:
-            os.close(held)
 
 
 class LockFile:
